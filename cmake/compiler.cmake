@@ -1,0 +1,16 @@
+# Compiler flags that every target shares. Instruction sets beyond the x86-64 baseline are set per file in src/kernels.
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(quire_flags INTERFACE)
+target_compile_options(quire_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wvla -Walloca
+  $<$<BOOL:${QUIRE_WERROR}>:-Werror>)
+target_include_directories(quire_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
+
+if(QUIRE_SANITIZE)
+  add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${QUIRE_SANITIZE})
+endif()

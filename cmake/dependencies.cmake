@@ -1,0 +1,13 @@
+# Debian 12 packages; docs/design.md says why each one is here.
+find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(Boost 1.81 REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_library(NUMA_LIBRARY numa REQUIRED)
+find_library(XXHASH_LIBRARY xxhash REQUIRED)
+find_library(PCRE2_LIBRARY pcre2-8 REQUIRED)

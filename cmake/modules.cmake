@@ -1,0 +1,21 @@
+# quire_module(NAME [DEPENDS ...]): the static library quire_NAME from every .cc file under the current folder.
+# Files named *_avx2.cc and *_avx512.cc get the flags of their instruction set and are chosen at run time by cpuid.
+function(quire_module name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(sources)
+    add_library(quire_${name} STATIC ${sources})
+    foreach(source ${sources})
+      if(source MATCHES "_avx2\\.cc$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
+      elseif(source MATCHES "_avx512\\.cc$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+          "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mfma;-mf16c;-mbmi2")
+      endif()
+    endforeach()
+    target_link_libraries(quire_${name} PUBLIC quire_flags ${ARG_DEPENDS})
+  else()
+    add_library(quire_${name} INTERFACE)
+    target_link_libraries(quire_${name} INTERFACE quire_flags ${ARG_DEPENDS})
+  endif()
+endfunction()

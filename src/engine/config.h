@@ -1,0 +1,41 @@
+#pragma once
+// What an engine is started with. The option table (engine/options.h) fills it from flags, environment and config file.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace quire {
+
+struct EngineConfig {
+  std::string model;  // .gguf file, folder or hub id; empty = the embedded default
+  std::vector<std::string> served_model_name;  // empty = model as given
+  std::string tokenizer;                       // empty = the model's own
+  std::string dtype = "auto";                  // auto, float32, float, bfloat16 (half, float16 as bfloat16 are refused)
+  std::string load_format = "auto";            // auto, dummy
+  std::string generation_config = "auto";      // auto = the model's, vllm = neutral
+  uint64_t seed = 0;
+  int64_t max_model_len = 0;  // 0 = the model's
+  int32_t block_size = 16;
+  std::string kv_cache_dtype = "auto";   // auto, float32, float16, bfloat16
+  std::string kv_cache_layout = "plain"; // plain, shuffle
+  std::string attention_backend;         // empty = best
+  int64_t kv_cache_memory_bytes = 0;     // 0 = design.md section 5
+  int64_t num_gpu_blocks_override = 0;   // blocks, for tests; 0 = off
+  bool enable_prefix_caching = true;
+  bool enable_chunked_prefill = true;
+  int64_t max_num_seqs = 256;
+  int64_t max_num_batched_tokens = 2048;
+  std::string scheduling_policy = "fcfs";  // fcfs, priority
+  int64_t max_num_queued_reqs = 0;         // 0 = 1024
+  int32_t max_logprobs = 20;               // -1 = vocabulary
+  std::string chat_template;               // file or inline; empty = the model's
+  int32_t threads = 0;                     // 0 = default_thread_count()
+  bool numa_bind = false;
+  std::vector<int> numa_bind_nodes;
+  std::vector<std::string> numa_bind_cpus;
+  bool show_progress = false;              // bar on stderr while loading, if that is a terminal
+  bool log_stats = true;                   // the periodic line
+};
+
+}  // namespace quire

@@ -1,0 +1,50 @@
+#pragma once
+// The engine: model, tokenizer and template loaded once; one thread that schedules and runs steps. Everything else talks to it through
+// submit() and the Generation that it returns.
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "engine/config.h"
+#include "engine/generation.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace quire {
+
+class EngineMetrics;
+
+class Engine {
+ public:
+  // Loads the model and starts the engine thread. Throws Error with one line that names the flag, file or limit.
+  explicit Engine(EngineConfig config);
+  ~Engine();  // aborts what runs
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const EngineConfig& config() const;  // with every default filled in
+  const ModelConfig& model_config() const;
+  const GenerationConfig& generation_config() const;  // as --generation-config says
+  const Tokenizer& tokenizer() const;             // throws Error if the checkpoint has none
+  const ChatTemplate* chat_template() const;      // null if the checkpoint has none
+  const std::string& model_name() const;          // first served name
+  int64_t max_model_len() const;
+
+  // Checks the request (engine/admission.h: the one validator of every entry) and queues it. Any thread. Throws Error: kInvalidArgument
+  // naming the parameter, the value and the limit; kUnavailable if the queue is full or the engine shuts down.
+  std::shared_ptr<Generation> submit(GenerateRequest request);
+
+  // No new requests from now on; running ones may finish until the timeout, then they are aborted. Returns when the engine is idle.
+  void shutdown(std::chrono::milliseconds timeout);
+
+  bool healthy() const;  // false if a step hangs for 10 s with work queued, or the engine thread is gone
+  void reset_prefix_cache();
+  EngineMetrics& metrics();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire

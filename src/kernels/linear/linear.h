@@ -1,0 +1,64 @@
+#pragma once
+// y = x W^T (+ y): the matrix product of every linear layer. x [m, in] f32, W [out, in] packed, y [m, out] f32.
+//
+// Packed weights are panels of 16 output rows laid out for the instruction set in use:
+//   kF32, kBF16  every element, converted; f32 accumulation
+//   kInt8        unsigned 4- or 8-bit codes with an f32/f16 scale and minimum for each row and group of 16 or 32 columns:
+//                w = scale * code + min. x is quantized to int8 for each row and group of 32; a group's products are summed in int32.
+// Order of arithmetic: groups (or single columns) in ascending order into one f32 accumulator for each (row of x, row of W), for any m,
+// any thread count: a row of y does not depend on the other rows of x.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "tensor/dtype.h"
+#include "tensor/workspace.h"
+
+namespace quire {
+
+enum class LinearCompute : uint8_t { kF32, kBF16, kInt8 };
+
+// Which arithmetic a weight of this file type gets: float32 = everything dequantized to f32.
+// kInt8 for block-quantized sources unless f32 or bf16 is forced.
+class PackedLinear {
+ public:
+  // Reads `count` source rows from `row` (contiguous, of dtype `source`). Called from several threads.
+  using RowSource = std::function<const std::byte*(int64_t row, int64_t count, std::vector<std::byte>& scratch)>;
+
+  // out, in >= 1; in must be a whole number of the source's blocks. Throws Error(kInvalidArgument) if not.
+  static PackedLinear pack(int64_t out, int64_t in, DType source, const RowSource& rows, LinearCompute compute, ThreadPool& pool);
+  // Several weights with the same input stacked into one product (q, k, v; gate, up). Parts may differ in source dtype if compute is
+  // kF32 or kBF16, or if they share the code width.
+  struct Part {
+    int64_t out;
+    DType source;
+    RowSource rows;
+  };
+  static PackedLinear pack_stacked(const std::vector<Part>& parts, int64_t in, LinearCompute compute, ThreadPool& pool);
+
+  PackedLinear();
+  PackedLinear(PackedLinear&&) noexcept;
+  PackedLinear& operator=(PackedLinear&&) noexcept;
+  ~PackedLinear();
+
+  int64_t out() const;
+  int64_t in() const;
+  size_t bytes() const;  // resident bytes of the packed weight
+  LinearCompute compute() const;
+
+  // Scratch that forward() takes from the workspace for m rows.
+  size_t workspace_bytes(int64_t m) const;
+  // y[i*ldy + o] = (accumulate ? y : 0) + sum_k x[i*ldx + k] W[o, k].
+  void forward(const float* x, int64_t ldx, float* y, int64_t ldy, int64_t m, bool accumulate, Workspace& workspace, ThreadPool& pool) const;
+  // One row of W back as floats (the embedding of a tied head): dst [in].
+  void dequantize_row(int64_t row, float* dst) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire

@@ -1,0 +1,51 @@
+#pragma once
+// A loaded model: weights packed for the device, one forward pass over a mixed batch.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "attention/backend.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "tensor/paged_kv.h"
+#include "tensor/workspace.h"
+
+namespace quire {
+
+// What one forward pass reads; views into the step's staging buffer.
+struct StepInput {
+  std::span<const int32_t> token_ids;   // [tokens]
+  std::span<const int32_t> positions;   // [tokens]
+  std::span<const int32_t> logits_rows; // rows whose logits are wanted, ascending
+  AttentionBatch attention;
+};
+
+enum class ComputeDType : uint8_t { kAuto, kF32, kBF16 };  // kAuto: quantized arithmetic for quantized weights, else bf16 weights
+
+struct ModelOptions {
+  ComputeDType dtype = ComputeDType::kAuto;
+  int64_t max_tokens = 2048;     // rows of the largest step
+  int64_t max_requests = 256;    // requests of the largest step
+  int64_t max_position = 0;      // positions that can occur (max_model_len)
+  std::function<void(double)> progress;  // fraction of weights loaded; may be empty
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const ModelConfig& config() const = 0;
+  virtual AttentionGroup attention_group() const = 0;  // kv dtype, layout and block size are the caller's to fill in
+  virtual size_t weight_bytes() const = 0;
+  // Scratch of forward() for the largest step, without the attention backend's own.
+  virtual size_t workspace_bytes() const = 0;
+  // kv [layers]. logits: row i belongs to logits_rows[i], [logits_rows.size(), vocab_size] f32.
+  virtual void forward(const StepInput& input, const AttentionBackend& backend, const AttentionPlan& plan, std::span<const PagedKv> kv,
+                       float* logits, Workspace& workspace, ThreadPool& pool) const = 0;
+};
+
+// By the checkpoint's architecture; throws Error(kInvalidArgument) that lists the architectures there are.
+std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const ModelOptions& options, ThreadPool& pool);
+
+}  // namespace quire

@@ -1,0 +1,29 @@
+#pragma once
+// Element types. Block-quantized types are named as in GGUF; a block is the unit of storage.
+#include <cstdint>
+#include <string_view>
+
+namespace quire {
+
+enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kI8, kI32, kI64, kQ4_0, kQ4_1, kQ8_0, kQ6_K };
+
+std::string_view dtype_name(DType dtype);
+int64_t block_elements(DType dtype);  // 1 for plain types, 32 for Q4_0/Q4_1/Q8_0, 256 for Q6_K
+int64_t block_bytes(DType dtype);     // bytes of one block (of one element for plain types)
+inline bool is_block_quantized(DType dtype) { return block_elements(dtype) > 1; }
+// Bytes of `elements` elements (a whole number of blocks).
+inline int64_t storage_bytes(DType dtype, int64_t elements) { return elements / block_elements(dtype) * block_bytes(dtype); }
+
+// IEEE half and bfloat16 as bits. Conversions to narrow types round to nearest even.
+float f16_to_f32(uint16_t bits);
+uint16_t f32_to_f16(float value);
+inline float bf16_to_f32(uint16_t bits) {
+  union { uint32_t u; float f; } v{uint32_t{bits} << 16};
+  return v.f;
+}
+uint16_t f32_to_bf16(float value);
+
+// Dequantizes n elements (a whole number of blocks) of any type above but kI32 and kI64 into floats.
+void dequantize(DType dtype, const void* src, float* dst, int64_t n);
+
+}  // namespace quire

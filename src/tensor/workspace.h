@@ -1,0 +1,30 @@
+#pragma once
+// A fixed arena of scratch memory: sized once at start, handed out by bumping a pointer, never grown.
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+
+class Workspace {
+ public:
+  explicit Workspace(size_t bytes);  // reserves address space; pages are touched on use
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  // n elements, 64-byte aligned. Asking for more than was sized is our bug: std::logic_error.
+  template <class T>
+  T* take(size_t n) {
+    return static_cast<T*>(take_bytes(n * sizeof(T)));
+  }
+  size_t mark() const { return used_; }
+  void release(size_t mark) { used_ = mark; }
+  size_t capacity() const { return capacity_; }
+
+ private:
+  void* take_bytes(size_t bytes);
+  std::byte* base_ = nullptr;
+  size_t capacity_ = 0, used_ = 0;
+};
+
+}  // namespace quire
