@@ -2,8 +2,8 @@
 // The pool of compute workers. The thread that calls run() is worker 0; the others spin at most 50 us for the next job and
 // then sleep on a futex, so an idle process uses no CPU. One caller at a time.
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 namespace quire {
@@ -27,7 +27,9 @@ class ThreadPool {
   // fn(worker) on every worker.
   template <class Fn>
   void run(Fn&& fn) {
-    run([](void* context, int worker) { (*static_cast<std::remove_reference_t<Fn>*>(context))(worker); }, &fn);
+    using Callable = std::remove_reference_t<Fn>;
+    auto* context = const_cast<void*>(static_cast<const void*>(&fn));  // given its type, const or not, back in the job
+    run([](void* callable, int worker) { (*static_cast<Callable*>(callable))(worker); }, context);
   }
 
   // Splits [0, items) in contiguous ranges, one for each worker: fn(begin, end, worker). Which worker gets which range depends
@@ -43,6 +45,14 @@ class ThreadPool {
       const int64_t begin = items * worker / n, end = items * (worker + 1) / n;
       if (begin < end) fn(begin, end, worker);
     });
+  }
+
+  // parallel_for where the work is worth waking the others, else all of it here. cost: of all items, in simple element operations.
+  template <class Fn>
+  void parallel_for_if_large(int64_t items, int64_t cost, Fn&& fn) {
+    constexpr int64_t kWorthSharing = 1 << 14;
+    if (cost >= kWorthSharing) return parallel_for(items, fn);
+    if (items > 0) fn(int64_t{0}, items, 0);
   }
 
  private:

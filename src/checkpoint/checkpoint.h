@@ -71,6 +71,9 @@ enum class LoadFormat { kAuto, kDummy };
 // or ~/.cache/huggingface. kDummy needs config.json only (or the folder itself with it). Throws Error naming what is missing.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path, LoadFormat format, uint64_t seed = 0);
 
+// The embedded default model, used when none is named: $QUIRE_DEFAULT_MODEL, else what ./quickstart put into the cache, else /usr/share/quire.
+std::string default_model_path();
+
 // Where a model name leads on this disk: the file or folder. Throws Error(kNotFound) with one line that says how to fetch it.
 std::string resolve_model_path(const std::string& model);
 

@@ -27,8 +27,6 @@ enum class ComputeDType : uint8_t { kAuto, kF32, kBF16 };  // kAuto: quantized a
 struct ModelOptions {
   ComputeDType dtype = ComputeDType::kAuto;
   int64_t max_tokens = 2048;     // rows of the largest step
-  int64_t max_requests = 256;    // requests of the largest step
-  int64_t max_position = 0;      // positions that can occur (max_model_len)
   std::function<void(double)> progress;  // fraction of weights loaded; may be empty
 };
 

@@ -1,0 +1,214 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/dummy.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/mapped_file.h"
+#include "checkpoint/readers.h"
+#include "checkpoint/safetensors.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr size_t kMaxConfigBytes = size_t{16} << 20, kMaxTokenizerBytes = size_t{512} << 20;
+
+std::string read_if_there(const fs::path& path, size_t limit) {
+  return fs::exists(path) ? read_text_file(path.string(), limit) : std::string();
+}
+
+// Text parts and configs, which real and dummy checkpoints share.
+class HuggingFaceFolder : public Checkpoint {
+ public:
+  explicit HuggingFaceFolder(std::string folder) : folder_(std::move(folder)) {
+    const fs::path config = fs::path(folder_) / "config.json";
+    if (!fs::exists(config)) {
+      throw invalid_argument(fmt::format("{} has no config.json: it is neither a Hugging Face model folder nor does it hold one GGUF file", folder_),
+                             "model");
+    }
+    config_ = parse_hf_config(read_text_file(config.string(), kMaxConfigBytes), config.string());
+    const std::string generation_path = (fs::path(folder_) / "generation_config.json").string();
+    const std::string generation = read_if_there(generation_path, kMaxConfigBytes);
+    if (!generation.empty()) {
+      generation_config_ = parse_generation_config(generation, generation_path);
+      add_eos_tokens(generation, generation_path, config_);
+    }
+  }
+
+  const ModelConfig& config() const override { return config_; }
+  const GenerationConfig& generation_config() const override { return generation_config_; }
+  std::string path() const override { return folder_; }
+
+  TokenizerFiles read_tokenizer_files() const override {
+    const fs::path folder(folder_);
+    TokenizerFiles files;
+    files.tokenizer_json = read_if_there(folder / "tokenizer.json", kMaxTokenizerBytes);
+    files.tokenizer_config_json = read_if_there(folder / "tokenizer_config.json", kMaxConfigBytes);
+    files.special_tokens_map_json = read_if_there(folder / "special_tokens_map.json", kMaxConfigBytes);
+    files.chat_template = read_if_there(folder / "chat_template.jinja", kMaxConfigBytes);
+    if (files.chat_template.empty() && !files.tokenizer_config_json.empty()) {
+      const auto json = nlohmann::json::parse(files.tokenizer_config_json, nullptr, false);
+      if (json.is_discarded()) throw invalid_argument(folder_ + "/tokenizer_config.json is not JSON", "model");
+      files.chat_template = default_template(json.is_object() && json.contains("chat_template") ? json["chat_template"] : nlohmann::json());
+    }
+    return files;
+  }
+
+ protected:
+  // A string, or a list of {name, template} of which "default" counts.
+  static std::string default_template(const nlohmann::json& value) {
+    if (value.is_string()) return value.get<std::string>();
+    if (!value.is_array()) return {};
+    for (const auto& entry : value) {
+      if (entry.is_object() && entry.value("name", "") == "default") return entry.value("template", "");
+    }
+    return {};
+  }
+
+  std::string folder_;
+  ModelConfig config_;
+  GenerationConfig generation_config_;
+};
+
+class SafetensorsCheckpoint final : public HuggingFaceFolder {
+ public:
+  explicit SafetensorsCheckpoint(const std::string& folder) : HuggingFaceFolder(folder) {
+    const fs::path index = fs::path(folder) / "model.safetensors.index.json", single = fs::path(folder) / "model.safetensors";
+    if (fs::exists(index)) {
+      open_shards(index);
+    } else if (fs::exists(single)) {
+      open_file(single.string());
+    } else {
+      throw invalid_argument(fmt::format("{} has neither model.safetensors nor model.safetensors.index.json (dummy weights: --load-format dummy)",
+                                         folder),
+                             "model");
+    }
+    // A head in the file counts for nothing where the config ties it (transformers does the same).
+    if (!config_.tie_word_embeddings && find("lm_head.weight") == nullptr) {
+      throw invalid_argument(fmt::format("{}: tensor lm_head.weight is missing and tie_word_embeddings is false", folder), "lm_head.weight");
+    }
+  }
+
+  const TensorInfo* find(std::string_view name) const override {
+    const auto it = tensors_.find(name);
+    return it == tensors_.end() ? nullptr : &it->second.entry.info;
+  }
+  const std::byte* rows(const TensorInfo& tensor, int64_t row, int64_t, std::vector<std::byte>&) const override {
+    return stored(tensor).entry.data + row * (storage_bytes(tensor.dtype, tensor.elements()) / tensor.shape[0]);
+  }
+  void release(const TensorInfo& tensor) const override {
+    const Stored& s = stored(tensor);
+    s.file->drop_pages(s.entry.data, static_cast<size_t>(storage_bytes(tensor.dtype, tensor.elements())));
+  }
+  int64_t weight_bytes() const override { return weight_bytes_; }
+
+ private:
+  struct Stored {
+    SafetensorsEntry entry;
+    const MappedFile* file;
+  };
+  const Stored& stored(const TensorInfo& tensor) const { return tensors_.find(tensor.name)->second; }
+
+  void open_file(const std::string& path) {
+    const MappedFile& file = *files_.emplace_back(std::make_unique<MappedFile>(path));
+    for (SafetensorsEntry& entry : read_safetensors(file.bytes(), path)) {
+      weight_bytes_ += storage_bytes(entry.info.dtype, entry.info.elements());
+      const std::string name = entry.info.name;
+      if (!tensors_.emplace(name, Stored{std::move(entry), &file}).second) {
+        throw invalid_argument(fmt::format("{}: tensor {} is in two files", path, name), "model");
+      }
+    }
+  }
+
+  void open_shards(const fs::path& index) {
+    const auto json = nlohmann::json::parse(read_text_file(index.string(), kMaxTokenizerBytes), nullptr, false);
+    if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
+      throw invalid_argument(fmt::format("{}: weight_map is missing", index.string()), "weight_map");
+    }
+    std::map<std::string, int> shards;
+    for (const auto& [tensor, shard] : json["weight_map"].items()) {
+      if (!shard.is_string()) throw invalid_argument(fmt::format("{}: the file of {} is not a string", index.string(), tensor), "weight_map");
+      const fs::path name(shard.get<std::string>());
+      if (name.has_parent_path()) {
+        throw invalid_argument(fmt::format("{}: {} is not a file name of this folder", index.string(), name.string()), "weight_map");
+      }
+      shards[name.string()] = 0;
+    }
+    for (const auto& [name, unused] : shards) {
+      const fs::path path = index.parent_path() / name;
+      if (!fs::exists(path)) throw invalid_argument(fmt::format("{} names {}, which is not there", index.string(), name), "weight_map");
+      open_file(path.string());
+    }
+    for (const auto& [tensor, shard] : json["weight_map"].items()) {
+      const auto it = tensors_.find(tensor);
+      const bool right = it != tensors_.end() && fs::path(it->second.file->path()).filename() == shard.get<std::string>();
+      if (!right) throw invalid_argument(fmt::format("{}: tensor {} is not in {}", index.string(), tensor, shard.get<std::string>()), "weight_map");
+    }
+  }
+
+  std::vector<std::unique_ptr<MappedFile>> files_;
+  std::map<std::string, Stored, std::less<>> tensors_;
+  int64_t weight_bytes_ = 0;
+};
+
+class DummyCheckpoint final : public HuggingFaceFolder {
+ public:
+  DummyCheckpoint(const std::string& folder, uint64_t seed) : HuggingFaceFolder(folder), seed_(seed) {
+    dtype_ = config_.dtype == "float32" ? DType::kF32 : config_.dtype == "float16" ? DType::kF16 : DType::kBF16;
+    const int64_t hidden = config_.hidden_size, q = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
+    const int64_t inner = config_.intermediate_size;
+    add("model.embed_tokens.weight", {config_.vocab_size, hidden});
+    add("model.norm.weight", {hidden});
+    if (!config_.tie_word_embeddings) add("lm_head.weight", {config_.vocab_size, hidden});
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      const std::string p = fmt::format("model.layers.{}.", i);
+      add(p + "input_layernorm.weight", {hidden});
+      add(p + "post_attention_layernorm.weight", {hidden});
+      add(p + "self_attn.q_proj.weight", {q, hidden});
+      add(p + "self_attn.k_proj.weight", {kv, hidden});
+      add(p + "self_attn.v_proj.weight", {kv, hidden});
+      add(p + "self_attn.o_proj.weight", {hidden, q});
+      add(p + "mlp.gate_proj.weight", {inner, hidden});
+      add(p + "mlp.up_proj.weight", {inner, hidden});
+      add(p + "mlp.down_proj.weight", {hidden, inner});
+    }
+  }
+
+  const TensorInfo* find(std::string_view name) const override {
+    const auto it = tensors_.find(name);
+    return it == tensors_.end() ? nullptr : &it->second;
+  }
+  const std::byte* rows(const TensorInfo& tensor, int64_t row, int64_t rows, std::vector<std::byte>& scratch) const override {
+    const int64_t elements = tensor.elements() / tensor.shape[0];
+    scratch.resize(static_cast<size_t>(rows * elements * block_bytes(tensor.dtype)));
+    fill_dummy(dummy_key(seed_, tensor.name), row * elements, rows * elements, tensor.dtype, scratch.data());
+    return scratch.data();
+  }
+  void release(const TensorInfo&) const override {}
+  int64_t weight_bytes() const override { return weight_bytes_; }
+
+ private:
+  void add(std::string name, std::vector<int64_t> shape) {
+    TensorInfo info{name, dtype_, std::move(shape)};
+    weight_bytes_ += storage_bytes(dtype_, info.elements());
+    tensors_.emplace(std::move(name), std::move(info));
+  }
+
+  uint64_t seed_;
+  DType dtype_;
+  std::map<std::string, TensorInfo, std::less<>> tensors_;
+  int64_t weight_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Checkpoint> open_hugging_face(const std::string& folder, bool dummy, uint64_t seed) {
+  if (dummy) return std::make_unique<DummyCheckpoint>(folder, seed);
+  return std::make_unique<SafetensorsCheckpoint>(folder);
+}
+
+}  // namespace quire

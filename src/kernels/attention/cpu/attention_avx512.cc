@@ -1,0 +1,8 @@
+#include "kernels/attention/cpu/attention_kernel.h"
+#include "kernels/simd/avx512.h"
+
+namespace quire {
+
+const AttentionKernels& attention_kernels_avx512() { return AttentionKernel<Avx512Isa>::table(); }
+
+}  // namespace quire

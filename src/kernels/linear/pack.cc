@@ -1,0 +1,166 @@
+#include "kernels/linear/pack.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+constexpr uint32_t kLow = 0x0f0f0f0f;
+
+uint32_t load_word(const uint8_t* p) {
+  uint32_t word;
+  std::memcpy(&word, p, sizeof word);
+  return word;
+}
+
+void store_word(std::byte* p, uint32_t word) { std::memcpy(p, &word, sizeof word); }
+
+void store_f16(std::byte* p, int64_t row, uint16_t bits) { std::memcpy(p + 2 * row, &bits, sizeof bits); }
+
+// Q4_0 and Q4_1: a block's byte i holds columns i (low) and i + 16 (high).
+void pack_q4_row(const uint8_t* src, int64_t in, bool has_min, int64_t row, std::byte* panel) {
+  for (int64_t g = 0; g < in / kGroup; ++g, panel += kU4GroupBytes) {
+    const uint8_t* block = src + g * (has_min ? 20 : 18);
+    uint16_t scale, min;
+    std::memcpy(&scale, block, 2);
+    if (has_min) {
+      std::memcpy(&min, block + 2, 2);
+    } else {
+      min = f32_to_f16(-8.0f * f16_to_f32(scale));
+    }
+    store_f16(panel, row, scale);
+    store_f16(panel + 32, row, min);
+    const uint8_t* codes = block + (has_min ? 4 : 2);
+    std::byte* out = panel + 64 + 4 * row;
+    for (int p = 0; p < 2; ++p) {
+      const uint32_t first = load_word(codes + 8 * p), second = load_word(codes + 8 * p + 4);
+      store_word(out + 64 * p, (first & kLow) | (second & kLow) << 4);
+      store_word(out + 64 * (p + 2), ((first >> 4) & kLow) | (second & ~kLow));
+    }
+  }
+}
+
+void pack_q8_row(const uint8_t* src, int64_t in, int64_t row, std::byte* panel) {
+  for (int64_t g = 0; g < in / kGroup; ++g, panel += kU8GroupBytes) {
+    const uint8_t* block = src + g * 34;
+    uint16_t scale;
+    std::memcpy(&scale, block, 2);
+    store_f16(panel, row, scale);
+    for (int p = 0; p < 8; ++p) store_word(panel + 32 + 64 * p + 4 * row, load_word(block + 2 + 4 * p) ^ 0x80808080);
+  }
+}
+
+void pack_q6_row(const uint8_t* src, int64_t in, int64_t row, std::byte* panel) {
+  for (int64_t g = 0; g < in / kGroup; ++g, panel += kU6GroupBytes) {
+    const uint8_t* block = src + g / 8 * 210;
+    const int64_t first = g % 8 * kGroup;  // column within the block of 256
+    uint16_t scale_bits;
+    std::memcpy(&scale_bits, block + 208, 2);
+    const auto* scales = reinterpret_cast<const int8_t*>(block + 192);
+    for (int half = 0; half < 2; ++half) {
+      const float scale = f16_to_f32(scale_bits) * static_cast<float>(scales[first / 16 + half]);
+      std::memcpy(panel + (16 * half + row) * 4, &scale, sizeof scale);
+    }
+    for (int64_t i = 0; i < kGroup; ++i) {
+      const int64_t column = first + i, part = column / 128, quarter = column % 128 / 32, at = column % 32;
+      const int low = (block[part * 64 + quarter % 2 * 32 + at] >> (quarter / 2 * 4)) & 15;
+      const int high = (block[128 + part * 32 + at] >> (quarter * 2)) & 3;
+      panel[128 + 64 * (i / 4) + 4 * row + i % 4] = static_cast<std::byte>(low | high << 4);
+    }
+  }
+}
+
+void pack_float_row(const float* src, int64_t in, PanelFormat format, int64_t row, std::byte* panel) {
+  if (format == PanelFormat::kF32) {
+    auto* out = reinterpret_cast<float*>(panel) + row;
+    for (int64_t k = 0; k < in; ++k) out[k * kPanelRows] = src[k];
+  } else {
+    auto* out = reinterpret_cast<uint16_t*>(panel) + row;
+    for (int64_t k = 0; k < in; ++k) out[k * kPanelRows] = f32_to_bf16(src[k]);
+  }
+}
+
+}  // namespace
+
+PanelFormat panel_format(DType source, LinearCompute compute) {
+  if (source == DType::kI32 || source == DType::kI64) {
+    throw invalid_argument("a weight can't be of type " + std::string(dtype_name(source)));
+  }
+  if (compute == LinearCompute::kF32) return PanelFormat::kF32;
+  if (compute == LinearCompute::kBF16) return PanelFormat::kBF16;
+  switch (source) {
+    case DType::kQ4_0:
+    case DType::kQ4_1: return PanelFormat::kU4;
+    case DType::kQ8_0: return PanelFormat::kU8;
+    case DType::kQ6_K: return PanelFormat::kU6;
+    default: break;
+  }
+  throw invalid_argument("int8 arithmetic needs block-quantized weights, not " + std::string(dtype_name(source)));
+}
+
+void pack_panel(DType source, const std::byte* rows, int64_t count, int64_t in, PanelFormat format, std::byte* panel) {
+  if (count < kPanelRows) std::memset(panel, 0, static_cast<size_t>(panel_bytes(format, in)));
+  const int64_t row_bytes = storage_bytes(source, in);
+  std::vector<float> floats;
+  if (format == PanelFormat::kF32 || format == PanelFormat::kBF16) floats.resize(static_cast<size_t>(in));
+  for (int64_t row = 0; row < count; ++row) {
+    const auto* src = reinterpret_cast<const uint8_t*>(rows + row * row_bytes);
+    switch (format) {
+      case PanelFormat::kU4: pack_q4_row(src, in, source == DType::kQ4_1, row, panel); break;
+      case PanelFormat::kU8: pack_q8_row(src, in, row, panel); break;
+      case PanelFormat::kU6: pack_q6_row(src, in, row, panel); break;
+      case PanelFormat::kF32:
+      case PanelFormat::kBF16:
+        dequantize(source, src, floats.data(), in);
+        pack_float_row(floats.data(), in, format, row, panel);
+        break;
+    }
+  }
+}
+
+void unpack_row(PanelFormat format, const std::byte* panel, int64_t row, int64_t in, float* dst) {
+  const auto half = [](const std::byte* p, int64_t i) {
+    uint16_t bits;
+    std::memcpy(&bits, p + 2 * i, sizeof bits);
+    return bits;
+  };
+  switch (format) {
+    case PanelFormat::kF32:
+      for (int64_t k = 0; k < in; ++k) dst[k] = reinterpret_cast<const float*>(panel)[k * kPanelRows + row];
+      return;
+    case PanelFormat::kBF16:
+      for (int64_t k = 0; k < in; ++k) dst[k] = bf16_to_f32(half(panel, k * kPanelRows + row));
+      return;
+    case PanelFormat::kU4:
+      for (int64_t k = 0; k < in; ++k) {
+        const std::byte* group = panel + k / kGroup * kU4GroupBytes;
+        const int64_t i = k % kGroup;
+        const auto byte = static_cast<uint8_t>(group[64 + 64 * (i / 8) + 4 * row + i % 4]);
+        const int code = i % 8 < 4 ? byte & 15 : byte >> 4;
+        dst[k] = f16_to_f32(half(group, row)) * static_cast<float>(code) + f16_to_f32(half(group + 32, row));
+      }
+      return;
+    case PanelFormat::kU8:
+      for (int64_t k = 0; k < in; ++k) {
+        const std::byte* group = panel + k / kGroup * kU8GroupBytes;
+        const int64_t i = k % kGroup;
+        const int code = static_cast<uint8_t>(group[32 + 64 * (i / 4) + 4 * row + i % 4]);
+        dst[k] = f16_to_f32(half(group, row)) * static_cast<float>(code - kU8Offset);
+      }
+      return;
+    case PanelFormat::kU6:
+      for (int64_t k = 0; k < in; ++k) {
+        const std::byte* group = panel + k / kGroup * kU6GroupBytes;
+        const int64_t i = k % kGroup;
+        const int code = static_cast<uint8_t>(group[128 + 64 * (i / 4) + 4 * row + i % 4]);
+        dst[k] = reinterpret_cast<const float*>(group)[16 * (i / 16) + row] * static_cast<float>(code - kU6Offset);
+      }
+      return;
+  }
+}
+
+}  // namespace quire
