@@ -6,7 +6,7 @@ endif()
 
 add_library(quire_flags INTERFACE)
 target_compile_options(quire_flags INTERFACE
-  -ffp-contract=off -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wvla -Walloca
+  -ffp-contract=off -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local> -Wnon-virtual-dtor -Woverloaded-virtual -Wvla -Walloca
   $<$<BOOL:${QUIRE_WERROR}>:-Werror>)
 target_include_directories(quire_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
 

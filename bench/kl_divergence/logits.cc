@@ -44,9 +44,9 @@ void write_logits(const std::string& path, const std::string& dtype, const std::
   std::vector<int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), 0);
   const std::vector<int64_t> slots(positions.begin(), positions.end());  // blocks in order: slot = position
-  const std::vector<int32_t> offsets = {0, tokens}, kv_lens = {tokens};
+  const std::vector<int32_t> offsets = {0, tokens}, kv_lens = {tokens}, rows = {0};
   StepInput input{ids, positions, positions, {}};
-  input.attention = {offsets, kv_lens, blocks.data(), static_cast<int64_t>(blocks.size()), slots, {}, {}, {}};
+  input.attention = {offsets, kv_lens, blocks.data(), static_cast<int64_t>(blocks.size()), rows, slots, {}, {}, {}};
   input.attention.prefill = {0, 1, 0, tokens, tokens, tokens};
   backend->plan(input.attention, *plan);
   std::vector<float> logits(ids.size() * static_cast<size_t>(model->config().vocab_size));

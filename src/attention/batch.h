@@ -23,8 +23,9 @@ struct PhaseRange {
 struct AttentionBatch {
   std::span<const int32_t> query_offsets;  // [requests + 1], first token of each request in the step's rows
   std::span<const int32_t> kv_lens;        // [requests], context_len + query_len
-  const int32_t* block_tables = nullptr;   // [requests, block_table_stride]
+  const int32_t* block_tables = nullptr;   // persistent table, rows of block_table_stride blocks
   int64_t block_table_stride = 0;
+  std::span<const int32_t> block_table_rows;  // [requests], the row of block_tables that belongs to each request
   std::span<const int64_t> slots;          // [tokens], -1 = write nothing
   PhaseRange decode, extend, prefill;
 };

@@ -27,6 +27,10 @@ struct PhasedPlan final : AttentionPlan {
   int32_t first_idle_row = 0, idle_rows = 0;  // rows of requests without keys: their output is 0
 };
 
+const int32_t* block_table_of(const AttentionBatch& batch, size_t request) {
+  return batch.block_tables + batch.block_table_rows[request] * batch.block_table_stride;
+}
+
 int32_t chunks_of(int32_t kv_len) { return (kv_len + kChunkKeys - 1) / kChunkKeys; }
 
 void plan_decode(const AttentionBatch& batch, PhasedPlan& plan) {
@@ -42,7 +46,7 @@ void plan_decode(const AttentionBatch& batch, PhasedPlan& plan) {
       plan.idle_rows += rows;
       continue;
     }
-    AttentionTask task{batch.block_tables + i * batch.block_table_stride, first_row, rows, kv_len - rows, 0, chunks_of(kv_len), -1};
+    AttentionTask task{block_table_of(batch, r), first_row, rows, kv_len - rows, 0, chunks_of(kv_len), -1};
     if (split && rows == 1 && task.chunks > 1 && partials + task.chunks <= kMaxPartials) {
       plan.combines.push_back({first_row, partials, task.chunks});
       const int32_t chunks = task.chunks;
@@ -64,7 +68,7 @@ void plan_tiles(const AttentionBatch& batch, const PhaseRange& range, PhasedPlan
     const int32_t first = batch.query_offsets[r], query_len = batch.query_offsets[r + 1] - first, context_len = batch.kv_lens[r] - query_len;
     for (int32_t end = query_len; end > 0;) {
       const int32_t begin = (end - 1) / kQueryTile * kQueryTile;
-      plan.tasks.push_back({batch.block_tables + i * batch.block_table_stride, first + begin, end - begin, context_len + begin, 0,
+      plan.tasks.push_back({block_table_of(batch, r), first + begin, end - begin, context_len + begin, 0,
                             chunks_of(context_len + end), -1});
       end = begin;
     }

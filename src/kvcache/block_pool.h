@@ -34,7 +34,8 @@ class BlockPool {
   // A free block with reference count 1, the least recently used first; its cached content is forgotten. nullopt = none free.
   std::optional<int32_t> allocate();
   void retain(int32_t block);   // +1; takes it off the free list if it was there
-  void release(int32_t block);  // -1; at 0 it goes to the tail of the free list and keeps its cached content
+  // -1; at 0 it joins the free list: at the tail with its cached content, at the head if it has none.
+  void release(int32_t block);
 
   // Chain start for a request: cache_salt separates tenants.
   BlockHash root(std::string_view cache_salt) const;

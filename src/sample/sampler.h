@@ -30,6 +30,7 @@ struct SampleResult {
 struct SamplerScratch {
   std::vector<std::pair<float, int32_t>> candidates;
   std::vector<int32_t> ids;
+  std::vector<float> raw;  // logits before processing, where log-probabilities are wanted
 };
 SampleResult sample(std::span<float> logits, const SampleInput& input, SamplerScratch& scratch);
 

@@ -153,7 +153,7 @@ class Session {
   // Logits of the wanted rows of the next ids.size() tokens.
   std::vector<float> step(const std::vector<int32_t>& ids, const std::vector<int32_t>& wanted) {
     const auto n = static_cast<int32_t>(ids.size());
-    std::vector<int32_t> positions(ids.size()), offsets = {0, n}, kv_lens = {context_ + n};
+    std::vector<int32_t> positions(ids.size()), offsets = {0, n}, kv_lens = {context_ + n}, rows = {0};
     std::vector<int64_t> slots(ids.size());
     for (int32_t i = 0; i < n; ++i) {
       positions[static_cast<size_t>(i)] = context_ + i;
@@ -161,7 +161,7 @@ class Session {
           int64_t{blocks_[static_cast<size_t>((context_ + i) / kBlockSize)]} * kBlockSize + (context_ + i) % kBlockSize;
     }
     StepInput input{ids, positions, wanted, {}};
-    input.attention = {offsets, kv_lens, blocks_.data(), static_cast<int64_t>(blocks_.size()), slots, {}, {}, {}};
+    input.attention = {offsets, kv_lens, blocks_.data(), static_cast<int64_t>(blocks_.size()), rows, slots, {}, {}, {}};
     const PhaseRange whole{0, 1, 0, n, n, context_ + n}, after{1, 0, n, 0, 0, 0};
     const Phase phase = phase_of(context_, n, 1);
     input.attention.decode = phase == Phase::kDecode ? whole : PhaseRange{};

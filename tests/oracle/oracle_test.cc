@@ -28,7 +28,8 @@ const std::vector<Prompt>& prompts() {
   static const std::vector<Prompt> all = [] {
     std::ifstream file(QUIRE_TEST_DATA "/oracle/smollm2.json");
     std::vector<Prompt> list;
-    for (const auto& item : nlohmann::ordered_json::parse(file)["items"]) {
+    const nlohmann::ordered_json oracle = nlohmann::ordered_json::parse(file);
+    for (const auto& item : oracle["items"]) {
       Prompt& prompt = list.emplace_back();
       prompt.name = item["name"];
       prompt.text = item["prompt_text"];
@@ -51,9 +52,10 @@ class OracleTest : public testing::Test {
   void SetUp() override {
     const char* path = std::getenv("QUIRE_TEST_MODEL");
     if (path == nullptr) GTEST_SKIP() << "QUIRE_TEST_MODEL is not set (./test sets it)";
+    ASSERT_EQ(prompts().size(), 6u);
     config_.model = path;
     config_.dtype = "float32";
-    config_.max_model_len = 1024;
+    config_.max_model_len = 512;
     config_.max_num_seqs = 8;
     config_.num_gpu_blocks_override = 256;
     config_.threads = 2;

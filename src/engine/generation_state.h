@@ -1,0 +1,52 @@
+#pragma once
+// The engine's end of a Generation: the engine thread pushes events and never waits; the client takes them.
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/engine_queue.h"
+#include "engine/generation.h"
+
+namespace quire {
+
+class GenerationState final : public Generation {
+ public:
+  GenerationState(std::string id, uint64_t number, int32_t choices, std::shared_ptr<EngineQueue> engine);
+
+  const std::string& id() const override { return id_; }
+  bool poll(std::vector<GenerationEvent>& events) override;
+  bool wait(std::vector<GenerationEvent>& events, std::chrono::milliseconds timeout) override;
+  void set_listener(std::function<void()> listener) override;
+  void stop_choice(int32_t choice) override;
+  void cancel() override;
+  int64_t cached_tokens() const override;
+  const std::vector<std::optional<TokenLogprobs>>& prompt_logprobs() const override { return prompt_logprobs_; }
+
+  // Engine thread.
+  void set_cached_tokens(int64_t tokens);
+  std::vector<std::optional<TokenLogprobs>>& prompt_logprobs_to_fill() { return prompt_logprobs_; }
+  void push(GenerationEvent event);  // queued; the listener is not called yet
+  void end_choice_silently(int32_t choice);
+  void notify();
+
+ private:
+  bool take_locked(std::vector<GenerationEvent>& events);
+
+  const std::string id_;
+  const uint64_t number_;
+  const std::shared_ptr<EngineQueue> engine_;
+  std::vector<std::optional<TokenLogprobs>> prompt_logprobs_;  // complete before the first event
+
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<GenerationEvent> events_;
+  std::vector<bool> ended_;
+  int32_t open_choices_;
+  int64_t cached_tokens_ = 0;
+  std::function<void()> listener_;
+};
+
+}  // namespace quire

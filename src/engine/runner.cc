@@ -1,0 +1,123 @@
+#include "engine/runner.h"
+
+#include <algorithm>
+
+#include "engine/generation_state.h"
+
+namespace quire {
+
+Runner::Runner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group, const KvCache& kv, const BlockTables& tables,
+               ThreadPool& pool, const RunnerOptions& options)
+    : model_(model),
+      backend_(backend),
+      kv_(kv),
+      tables_(tables),
+      pool_(pool),
+      vocab_size_(model.config().vocab_size),
+      block_size_(group.block_size),
+      plan_(backend.make_plan(group, static_cast<int32_t>(options.max_num_seqs), static_cast<int32_t>(options.max_num_batched_tokens))),
+      workspace_(model.workspace_bytes() + backend.workspace_bytes(group, static_cast<int32_t>(options.max_num_seqs),
+                                                                   static_cast<int32_t>(options.max_num_batched_tokens))),
+      logits_memory_(static_cast<size_t>(options.max_logits_rows * model.config().vocab_size) * sizeof(float)),
+      logits_(logits_memory_.take<float>(static_cast<size_t>(options.max_logits_rows * model.config().vocab_size))),
+      scratch_(static_cast<size_t>(pool.workers())) {
+  const auto tokens = static_cast<size_t>(options.max_num_batched_tokens), seqs = static_cast<size_t>(options.max_num_seqs);
+  const auto rows = static_cast<size_t>(options.max_logits_rows);
+  token_ids_.reserve(tokens);
+  positions_.reserve(tokens);
+  slots_.reserve(tokens);
+  query_offsets_.reserve(seqs + 1);
+  kv_lens_.reserve(seqs);
+  table_rows_.reserve(seqs);
+  logits_rows_.reserve(rows);
+  rows_.reserve(rows);
+  sampled_.reserve(seqs);
+}
+
+void Runner::stage_phase(const std::vector<ScheduledSequence>& step, Phase phase, PhaseRange& range) {
+  range.first_request = static_cast<int32_t>(kv_lens_.size());
+  range.first_token = static_cast<int32_t>(token_ids_.size());
+  constexpr int64_t kDecodeThreshold = 1;
+  for (const ScheduledSequence& scheduled : step) {
+    if (phase_of(scheduled.start, scheduled.query_len, kDecodeThreshold) != phase) continue;
+    Sequence& sequence = *scheduled.sequence;
+    const int64_t end = scheduled.start + scheduled.query_len;
+    const auto first_row = static_cast<int64_t>(token_ids_.size());
+    const int32_t* table = tables_.data() + sequence.table_row * tables_.stride();
+    for (int64_t position = scheduled.start; position < end; ++position) {
+      token_ids_.push_back(sequence.tokens[static_cast<size_t>(position)]);
+      positions_.push_back(static_cast<int32_t>(position));
+      slots_.push_back(slot_of({table, static_cast<size_t>(sequence.blocks)}, position, block_size_));
+    }
+    query_offsets_.push_back(static_cast<int32_t>(token_ids_.size()));
+    kv_lens_.push_back(static_cast<int32_t>(end));
+    table_rows_.push_back(sequence.table_row);
+    range.max_query_len = std::max(range.max_query_len, static_cast<int32_t>(scheduled.query_len));
+    range.max_kv_len = std::max(range.max_kv_len, static_cast<int32_t>(end));
+
+    const int64_t prompt_rows = prompt_logprob_rows(sequence, scheduled.start, scheduled.query_len);
+    for (int64_t i = 0; i < prompt_rows; ++i) {
+      logits_rows_.push_back(static_cast<int32_t>(first_row + i));
+      rows_.push_back({&sequence, scheduled.start + i + 1, -1});
+    }
+    if (scheduled.sampled) {
+      logits_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
+      rows_.push_back({&sequence, -1, static_cast<int32_t>(sampled_.size())});
+      sampled_.push_back({&sequence, {}});
+    }
+  }
+  range.requests = static_cast<int32_t>(kv_lens_.size()) - range.first_request;
+  range.tokens = static_cast<int32_t>(token_ids_.size()) - range.first_token;
+}
+
+StepInput Runner::stage(const std::vector<ScheduledSequence>& step) {
+  for (auto* buffer : {&token_ids_, &positions_, &query_offsets_, &kv_lens_, &table_rows_, &logits_rows_}) buffer->clear();
+  slots_.clear();
+  rows_.clear();
+  sampled_.clear();
+  query_offsets_.push_back(0);
+  StepInput input;
+  stage_phase(step, Phase::kDecode, input.attention.decode);
+  stage_phase(step, Phase::kExtend, input.attention.extend);
+  stage_phase(step, Phase::kPrefill, input.attention.prefill);
+  input.token_ids = token_ids_;
+  input.positions = positions_;
+  input.logits_rows = logits_rows_;
+  input.attention.query_offsets = query_offsets_;
+  input.attention.kv_lens = kv_lens_;
+  input.attention.block_tables = tables_.data();
+  input.attention.block_table_stride = tables_.stride();
+  input.attention.block_table_rows = table_rows_;
+  input.attention.slots = slots_;
+  return input;
+}
+
+void Runner::sample_rows() {
+  pool_.parallel_for(static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t i = begin; i < end; ++i) {
+      const LogitsRow& row = rows_[static_cast<size_t>(i)];
+      Sequence& sequence = *row.sequence;
+      const EngineRequest& request = *sequence.request;
+      const std::span<float> logits(logits_ + i * vocab_size_, static_cast<size_t>(vocab_size_));
+      if (row.prompt_position >= 0) {
+        const auto position = static_cast<size_t>(row.prompt_position);
+        request.client->prompt_logprobs_to_fill()[position] =
+            token_logprobs(logits, sequence.tokens[position], *request.input.params.prompt_logprobs);
+      } else {
+        const SampleInput input{&request.input.params, sequence.prompt(), sequence.output(), request.stop_ids, request.seed,
+                                static_cast<uint32_t>(sequence.choice)};
+        sampled_[static_cast<size_t>(row.result)].result = sample(logits, input, scratch_[static_cast<size_t>(worker)]);
+      }
+    }
+  });
+}
+
+const std::vector<Runner::Sampled>& Runner::run(const std::vector<ScheduledSequence>& step) {
+  const StepInput input = stage(step);
+  backend_.plan(input.attention, *plan_);
+  model_.forward(input, backend_, *plan_, kv_.layers(), logits_, workspace_, pool_);
+  sample_rows();
+  return sampled_;
+}
+
+}  // namespace quire

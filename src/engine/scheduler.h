@@ -1,0 +1,76 @@
+#pragma once
+// Decides what each step computes: running sequences first, then waiting ones, within a budget of tokens and the blocks there are. Pure
+// logic over the block pool: no threads, no model, no clock but for the time stamps of its sequences.
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "engine/block_tables.h"
+#include "engine/sequence.h"
+#include "kvcache/block_pool.h"
+
+namespace quire {
+
+struct SchedulerOptions {
+  int64_t max_num_seqs = 256;
+  int64_t max_num_batched_tokens = 2048;
+  int64_t max_prompt_logprob_rows = 256;  // prompt rows of a step whose logits are wanted
+  bool chunked_prefill = true;
+  bool prefix_caching = true;
+  bool priority = false;                  // else first come, first served
+};
+
+// One sequence's part of a step: tokens [start, start + query_len). sampled: its last token gets a successor.
+struct ScheduledSequence {
+  Sequence* sequence;
+  int64_t start, query_len;
+  bool sampled;
+};
+
+class Scheduler {
+ public:
+  Scheduler(const SchedulerOptions& options, BlockPool& pool, BlockTables& tables);
+
+  void add(Sequence* sequence);
+  // Takes a sequence out, wherever it is, and frees its blocks.
+  void finish(Sequence* sequence);
+
+  // The next step; empty if there is nothing to do. Valid until the next call. A sequence is in it at most once.
+  const std::vector<ScheduledSequence>& schedule();
+  // The step was computed: K and V of its tokens are in the cache, full blocks are published.
+  void step_done();
+
+  bool idle() const { return running_.empty() && waiting_.empty(); }
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  // Since construction.
+  int64_t preemptions() const { return preemptions_; }
+  int64_t prefix_cache_queries() const { return prefix_cache_queries_; }
+  int64_t prefix_cache_hits() const { return prefix_cache_hits_; }
+
+ private:
+  bool before(const Sequence& a, const Sequence& b) const;
+  void schedule_running(int64_t& budget, int64_t& logprob_rows);
+  void schedule_waiting(int64_t& budget, int64_t& logprob_rows);
+  bool admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows);
+  bool grow(Sequence* sequence, int64_t tokens);
+  void preempt(Sequence* sequence);
+  void free_blocks(Sequence* sequence);
+  void insert_waiting(Sequence* sequence);
+  void extend_hashes(Sequence& sequence, int64_t blocks);
+  int64_t clip_to_logprob_rows(const Sequence& sequence, int64_t start, int64_t n, int64_t rows) const;
+  void place(Sequence* sequence, int64_t n, int64_t& budget, int64_t& logprob_rows);
+
+  SchedulerOptions options_;
+  BlockPool& pool_;
+  BlockTables& tables_;
+  std::vector<Sequence*> running_;   // in order of service
+  std::deque<Sequence*> waiting_;    // likewise
+  std::vector<ScheduledSequence> step_;
+  int64_t preemptions_ = 0, prefix_cache_queries_ = 0, prefix_cache_hits_ = 0;
+};
+
+// Prompt rows [start, start + n) of a sequence whose logits its prompt_logprobs still need.
+int64_t prompt_logprob_rows(const Sequence& sequence, int64_t start, int64_t n);
+
+}  // namespace quire
