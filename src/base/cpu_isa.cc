@@ -8,7 +8,9 @@
 namespace quire {
 namespace {
 
-CpuIsa best() { return cpu_has(CpuIsa::kAvx512) ? CpuIsa::kAvx512 : cpu_has(CpuIsa::kAvx2) ? CpuIsa::kAvx2 : CpuIsa::kScalar; }
+CpuIsa best() {
+  return cpu_has(CpuIsa::kAvx512) ? CpuIsa::kAvx512 : cpu_has(CpuIsa::kAvx2) ? CpuIsa::kAvx2 : CpuIsa::kScalar;
+}
 
 CpuIsa decide() {
   const char* forced = std::getenv("QUIRE_CPU_ISA");
@@ -16,8 +18,9 @@ CpuIsa decide() {
   for (const CpuIsa isa : {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
     if (cpu_isa_name(isa) != forced) continue;
     if (cpu_has(isa)) return isa;
-    throw invalid_argument("QUIRE_CPU_ISA=" + std::string(forced) + ": this machine has no more than " + std::string(cpu_isa_name(best())),
-                           "QUIRE_CPU_ISA");
+    throw invalid_argument(
+        "QUIRE_CPU_ISA=" + std::string(forced) + ": this machine has no more than " + std::string(cpu_isa_name(best())),
+        "QUIRE_CPU_ISA");
   }
   throw invalid_argument("QUIRE_CPU_ISA=" + std::string(forced) + ": not one of scalar, avx2, avx512", "QUIRE_CPU_ISA");
 }
@@ -29,8 +32,9 @@ bool cpu_has(CpuIsa isa) {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   if (isa == CpuIsa::kAvx2) return avx2;
-  return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+  return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
 #else
   return false;
 #endif
@@ -38,9 +42,12 @@ bool cpu_has(CpuIsa isa) {
 
 std::string_view cpu_isa_name(CpuIsa isa) {
   switch (isa) {
-    case CpuIsa::kScalar: return "scalar";
-    case CpuIsa::kAvx2: return "avx2";
-    case CpuIsa::kAvx512: return "avx512";
+    case CpuIsa::kScalar:
+      return "scalar";
+    case CpuIsa::kAvx2:
+      return "avx2";
+    case CpuIsa::kAvx512:
+      return "avx512";
   }
   return "?";
 }

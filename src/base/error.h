@@ -1,6 +1,6 @@
 #pragma once
-// Error tiers: assert = our bug; quire::Error = ends one request or one command with a message that names the thing, the
-// value and the limit; return value = an expected outcome. User input never reaches an assert.
+// Error tiers: assert = our bug; quire::Error = ends one request or one command with a message that names the thing,
+// the value and the limit; return value = an expected outcome. User input never reaches an assert.
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -17,8 +17,8 @@ enum class ErrorKind {
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, std::string message, std::string param = {})
-      : std::runtime_error(std::move(message)), kind_(kind), param_(std::move(param)) {}
+  Error(ErrorKind kind, const std::string& message, std::string param = {})
+      : std::runtime_error(message), kind_(kind), param_(std::move(param)) {}
 
   ErrorKind kind() const { return kind_; }
   const std::string& param() const { return param_; }  // the flag or field at fault, empty if none
@@ -28,11 +28,11 @@ class Error : public std::runtime_error {
   std::string param_;
 };
 
-inline Error invalid_argument(std::string message, std::string param = {}) {
-  return Error(ErrorKind::kInvalidArgument, std::move(message), std::move(param));
+inline Error invalid_argument(const std::string& message, std::string param = {}) {
+  return Error(ErrorKind::kInvalidArgument, message, std::move(param));
 }
-inline Error not_found(std::string message, std::string param = {}) {
-  return Error(ErrorKind::kNotFound, std::move(message), std::move(param));
+inline Error not_found(const std::string& message, std::string param = {}) {
+  return Error(ErrorKind::kNotFound, message, std::move(param));
 }
 
 }  // namespace quire

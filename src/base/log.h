@@ -1,6 +1,6 @@
 #pragma once
-// One logger for the process, on stderr, in the form "LEVEL MM-DD HH:MM:SS message". Control characters in a message are
-// escaped, so that text from a request can't forge a line.
+// One logger for the process, on stderr, in the form "LEVEL MM-DD HH:MM:SS message". Control characters in a message
+// are escaped, so that text from a request can't forge a line.
 #include <string_view>
 
 namespace quire {

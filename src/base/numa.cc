@@ -78,8 +78,9 @@ std::vector<int> numa_node_cpus(int node) {
 std::vector<int> bind_to_numa_node(int node) {
   const int nodes = numa_node_count();
   if (node < -1 || node >= nodes) {
-    throw invalid_argument(fmt::format("--numa-bind-nodes: there is no node {}; this machine has nodes 0 to {}", node, nodes - 1),
-                           "numa-bind-nodes");
+    throw invalid_argument(
+        fmt::format("--numa-bind-nodes: there is no node {}; this machine has nodes 0 to {}", node, nodes - 1),
+        "numa-bind-nodes");
   }
   if (node == -1) {
     node = 0;
@@ -89,7 +90,8 @@ std::vector<int> bind_to_numa_node(int node) {
   }
   std::vector<int> cpus = numa_node_cpus(node);
   if (cpus.empty()) {
-    throw invalid_argument(fmt::format("--numa-bind-nodes: node {} has no processor that this process may use", node), "numa-bind-nodes");
+    throw invalid_argument(fmt::format("--numa-bind-nodes: node {} has no processor that this process may use", node),
+                           "numa-bind-nodes");
   }
   if (numa_available() >= 0) {
     bitmask* mask = numa_allocate_nodemask();
@@ -102,7 +104,8 @@ std::vector<int> bind_to_numa_node(int node) {
 
 std::vector<int> parse_cpu_list(std::string_view text, std::string_view param) {
   const auto refuse = [&] {
-    return invalid_argument(fmt::format("{}: '{}' is not a list of processors such as 0-3,8", param, text), std::string(param));
+    return invalid_argument(fmt::format("{}: '{}' is not a list of processors such as 0-3,8", param, text),
+                            std::string(param));
   };
   constexpr int kMaxCpu = 1 << 16;
   std::vector<int> cpus;

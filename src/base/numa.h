@@ -6,13 +6,13 @@
 
 namespace quire {
 
-std::vector<int> available_cpus();  // sorted; what the affinity mask allows
-int default_thread_count();         // available_cpus, cut to the cgroup's CPU quota; at least 1
+std::vector<int> available_cpus();          // sorted; what the affinity mask allows
+int default_thread_count();                 // available_cpus, cut to the cgroup's CPU quota; at least 1
 std::vector<int> numa_node_cpus(int node);  // empty if there is no such node; allowed ones only
-int numa_node_count();                       // at least 1
+int numa_node_count();                      // at least 1
 
-// Binds this process's memory to a node and returns the CPUs to pin to. node -1 = the node that most allowed CPUs belong to.
-// Throws Error(kInvalidArgument) naming the node and the nodes there are.
+// Binds this process's memory to a node and returns the CPUs to pin to. node -1 = the node that most allowed CPUs
+// belong to. Throws Error(kInvalidArgument) naming the node and the nodes there are.
 std::vector<int> bind_to_numa_node(int node);
 
 // "0-3,8" -> {0,1,2,3,8}; throws Error(kInvalidArgument).

@@ -42,7 +42,8 @@ void pin_thread(pthread_t thread, int cpu) {
   pthread_setaffinity_np(thread, sizeof set, &set);  // a processor taken away since start-up only costs the pinning
 }
 
-// Waits until word differs from `old`: spins first, then sleeps. `sleepers` tells the writer whether a wake-up call is needed.
+// Waits until word differs from `old`: spins first, then sleeps. `sleepers` tells the writer whether a wake-up call is
+// needed.
 uint32_t wait_for_change(std::atomic<uint32_t>& word, uint32_t old, std::atomic<uint32_t>& sleepers) {
   const Clock::time_point deadline = Clock::now() + kSpin;
   for (int i = 0;; ++i) {

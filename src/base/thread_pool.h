@@ -1,6 +1,6 @@
 #pragma once
-// The pool of compute workers. The thread that calls run() is worker 0; the others spin at most 50 us for the next job and
-// then sleep on a futex, so an idle process uses no CPU. One caller at a time.
+// The pool of compute workers. The thread that calls run() is worker 0; the others spin at most 50 us for the next job
+// and then sleep on a futex, so an idle process uses no CPU. One caller at a time.
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -10,8 +10,8 @@ namespace quire {
 
 class ThreadPool {
  public:
-  // workers >= 1, the caller included. cpus: empty = not pinned, else worker i runs on cpus[i % size]. Worker 0 is pinned by
-  // pin_caller(), which the engine thread calls once.
+  // workers >= 1, the caller included. cpus: empty = not pinned, else worker i runs on cpus[i % size]. Worker 0 is
+  // pinned by pin_caller(), which the engine thread calls once.
   explicit ThreadPool(int workers, std::vector<int> cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -32,8 +32,8 @@ class ThreadPool {
     run([](void* callable, int worker) { (*static_cast<Callable*>(callable))(worker); }, context);
   }
 
-  // Splits [0, items) in contiguous ranges, one for each worker: fn(begin, end, worker). Which worker gets which range depends
-  // on items and workers() only.
+  // Splits [0, items) in contiguous ranges, one for each worker: fn(begin, end, worker). Which worker gets which range
+  // depends on items and workers() only.
   template <class Fn>
   void parallel_for(int64_t items, Fn&& fn) {
     const int64_t n = workers();
@@ -47,7 +47,8 @@ class ThreadPool {
     });
   }
 
-  // parallel_for where the work is worth waking the others, else all of it here. cost: of all items, in simple element operations.
+  // parallel_for where the work is worth waking the others, else all of it here. cost: of all items, in simple element
+  // operations.
   template <class Fn>
   void parallel_for_if_large(int64_t items, int64_t cost, Fn&& fn) {
     constexpr int64_t kWorthSharing = 1 << 14;

@@ -11,7 +11,6 @@
 
 namespace quire {
 
-
 struct SampleInput {
   const SamplingParams* params = nullptr;
   std::span<const int32_t> prompt_ids, output_ids;
@@ -29,16 +28,19 @@ struct SampleResult {
 // Philox4x32-10 keyed by (seed, choice, position). scratch is reused between calls.
 struct SamplerScratch {
   std::vector<std::pair<float, int32_t>> candidates;
-  std::vector<int32_t> ids;
-  std::vector<float> raw;  // logits before processing, where log-probabilities are wanted
+  std::vector<float> maxima, values;
+  std::vector<float> raw;      // logits before processing, where log-probabilities are wanted
+  std::vector<int32_t> marks;  // one for each token, all zero between calls
 };
 SampleResult sample(std::span<float> logits, const SampleInput& input, SamplerScratch& scratch);
 
 // log_softmax of raw logits: the entry of `token` (rank by strictly larger logits + 1) and the top n (n = -1: all), ties to the lower id.
+// A NaN counts as -inf.
+TokenLogprobs token_logprobs(std::span<const float> logits, int32_t token, int32_t n, SamplerScratch& scratch);
 TokenLogprobs token_logprobs(std::span<const float> logits, int32_t token, int32_t n);
 
-// Uniform float in (0, 1) of Philox4x32-10 (Salmon et al., SC 2011): counter (vocab index / 4, position, choice, 0), key seed.
-float philox_uniform(uint64_t seed, uint32_t choice, uint32_t position, uint32_t index);
+// Uniform in (0, 1), of Philox4x32-10 (Salmon et al., SC 2011): counter (vocab index / 4, position, choice, 0), key seed.
+double philox_uniform(uint64_t seed, uint32_t choice, uint32_t position, uint32_t index);
 
 // For tests and tools: which ids are left and with which probability after the whole pipeline (same arguments as sample()).
 std::vector<std::pair<int32_t, double>> candidate_probabilities(std::span<float> logits, const SampleInput& input);

@@ -22,7 +22,8 @@ float f8e4m3_to_f32(uint8_t bits) {
   if (exponent == 15 && mantissa == 7) {
     magnitude = std::numeric_limits<float>::quiet_NaN();
   } else {
-    magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9) : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+    magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                              : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
   }
   return (bits & 0x80) != 0 ? -magnitude : magnitude;
 }
@@ -45,7 +46,8 @@ void dequantize_q8_0(const uint8_t* block, float* dst) {
   for (int i = 0; i < 32; ++i) dst[i] = scale * static_cast<float>(static_cast<int8_t>(block[2 + i]));
 }
 
-// 256 elements: 128 bytes of low nibbles, 64 of high bit pairs, 16 signed scales (one for 16 elements), one f16 scale over all.
+// 256 elements: 128 bytes of low nibbles, 64 of high bit pairs, 16 signed scales (one for 16 elements), one f16 scale
+// over all.
 void dequantize_q6_k(const uint8_t* block, float* dst) {
   const uint8_t* low = block;
   const uint8_t* high = block + 128;
@@ -69,18 +71,30 @@ void convert_each(const void* src, size_t bytes_each, float* dst, int64_t n, Con
 
 std::string_view dtype_name(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "F32";
-    case DType::kF16: return "F16";
-    case DType::kBF16: return "BF16";
-    case DType::kF8E4M3: return "F8_E4M3";
-    case DType::kF8E5M2: return "F8_E5M2";
-    case DType::kI8: return "I8";
-    case DType::kI32: return "I32";
-    case DType::kI64: return "I64";
-    case DType::kQ4_0: return "Q4_0";
-    case DType::kQ4_1: return "Q4_1";
-    case DType::kQ8_0: return "Q8_0";
-    case DType::kQ6_K: return "Q6_K";
+    case DType::kF32:
+      return "F32";
+    case DType::kF16:
+      return "F16";
+    case DType::kBF16:
+      return "BF16";
+    case DType::kF8E4M3:
+      return "F8_E4M3";
+    case DType::kF8E5M2:
+      return "F8_E5M2";
+    case DType::kI8:
+      return "I8";
+    case DType::kI32:
+      return "I32";
+    case DType::kI64:
+      return "I64";
+    case DType::kQ4_0:
+      return "Q4_0";
+    case DType::kQ4_1:
+      return "Q4_1";
+    case DType::kQ8_0:
+      return "Q8_0";
+    case DType::kQ6_K:
+      return "Q6_K";
   }
   return "?";
 }
@@ -89,9 +103,12 @@ int64_t block_elements(DType dtype) {
   switch (dtype) {
     case DType::kQ4_0:
     case DType::kQ4_1:
-    case DType::kQ8_0: return 32;
-    case DType::kQ6_K: return 256;
-    default: return 1;
+    case DType::kQ8_0:
+      return 32;
+    case DType::kQ6_K:
+      return 256;
+    default:
+      return 1;
   }
 }
 
@@ -99,16 +116,24 @@ int64_t block_bytes(DType dtype) {
   switch (dtype) {
     case DType::kF8E4M3:
     case DType::kF8E5M2:
-    case DType::kI8: return 1;
+    case DType::kI8:
+      return 1;
     case DType::kF16:
-    case DType::kBF16: return 2;
+    case DType::kBF16:
+      return 2;
     case DType::kF32:
-    case DType::kI32: return 4;
-    case DType::kI64: return 8;
-    case DType::kQ4_0: return 18;
-    case DType::kQ4_1: return 20;
-    case DType::kQ8_0: return 34;
-    case DType::kQ6_K: return 210;
+    case DType::kI32:
+      return 4;
+    case DType::kI64:
+      return 8;
+    case DType::kQ4_0:
+      return 18;
+    case DType::kQ4_1:
+      return 20;
+    case DType::kQ8_0:
+      return 34;
+    case DType::kQ6_K:
+      return 210;
   }
   return 0;
 }
@@ -148,18 +173,30 @@ void dequantize(DType dtype, const void* src, float* dst, int64_t n) {
     for (int64_t i = 0; i < n / elements; ++i) convert(bytes + i * size, dst + i * elements);
   };
   switch (dtype) {
-    case DType::kF32: std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float)); return;
-    case DType::kF16: return convert_each(src, 2, dst, n, [](const uint8_t* p) { return f16_to_f32(load_u16(p)); });
-    case DType::kBF16: return convert_each(src, 2, dst, n, [](const uint8_t* p) { return bf16_to_f32(load_u16(p)); });
-    case DType::kF8E4M3: return convert_each(src, 1, dst, n, [](const uint8_t* p) { return f8e4m3_to_f32(*p); });
-    case DType::kF8E5M2: return convert_each(src, 1, dst, n, [](const uint8_t* p) { return f8e5m2_to_f32(*p); });
-    case DType::kI8: return convert_each(src, 1, dst, n, [](const uint8_t* p) { return static_cast<float>(static_cast<int8_t>(*p)); });
-    case DType::kQ4_0: return each_block([](const uint8_t* block, float* out) { dequantize_q4(block, false, out); });
-    case DType::kQ4_1: return each_block([](const uint8_t* block, float* out) { dequantize_q4(block, true, out); });
-    case DType::kQ8_0: return each_block(dequantize_q8_0);
-    case DType::kQ6_K: return each_block(dequantize_q6_k);
+    case DType::kF32:
+      std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
+      return;
+    case DType::kF16:
+      return convert_each(src, 2, dst, n, [](const uint8_t* p) { return f16_to_f32(load_u16(p)); });
+    case DType::kBF16:
+      return convert_each(src, 2, dst, n, [](const uint8_t* p) { return bf16_to_f32(load_u16(p)); });
+    case DType::kF8E4M3:
+      return convert_each(src, 1, dst, n, [](const uint8_t* p) { return f8e4m3_to_f32(*p); });
+    case DType::kF8E5M2:
+      return convert_each(src, 1, dst, n, [](const uint8_t* p) { return f8e5m2_to_f32(*p); });
+    case DType::kI8:
+      return convert_each(src, 1, dst, n, [](const uint8_t* p) { return static_cast<float>(static_cast<int8_t>(*p)); });
+    case DType::kQ4_0:
+      return each_block([](const uint8_t* block, float* out) { dequantize_q4(block, false, out); });
+    case DType::kQ4_1:
+      return each_block([](const uint8_t* block, float* out) { dequantize_q4(block, true, out); });
+    case DType::kQ8_0:
+      return each_block(dequantize_q8_0);
+    case DType::kQ6_K:
+      return each_block(dequantize_q6_k);
     case DType::kI32:
-    case DType::kI64: break;
+    case DType::kI64:
+      break;
   }
   throw std::logic_error("dequantize: not a floating or quantized type");
 }

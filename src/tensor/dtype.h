@@ -12,13 +12,18 @@ int64_t block_elements(DType dtype);  // 1 for plain types, 32 for Q4_0/Q4_1/Q8_
 int64_t block_bytes(DType dtype);     // bytes of one block (of one element for plain types)
 inline bool is_block_quantized(DType dtype) { return block_elements(dtype) > 1; }
 // Bytes of `elements` elements (a whole number of blocks).
-inline int64_t storage_bytes(DType dtype, int64_t elements) { return elements / block_elements(dtype) * block_bytes(dtype); }
+inline int64_t storage_bytes(DType dtype, int64_t elements) {
+  return elements / block_elements(dtype) * block_bytes(dtype);
+}
 
 // IEEE half and bfloat16 as bits. Conversions to narrow types round to nearest even.
 float f16_to_f32(uint16_t bits);
 uint16_t f32_to_f16(float value);
 inline float bf16_to_f32(uint16_t bits) {
-  union { uint32_t u; float f; } v{uint32_t{bits} << 16};
+  union {
+    uint32_t u;
+    float f;
+  } v{uint32_t{bits} << 16};
   return v.f;
 }
 uint16_t f32_to_bf16(float value);

@@ -1,7 +1,9 @@
 #pragma once
-// The paged KV cache of one layer as its kernels see it, and the address functions of its two layouts (design.md section 4.7).
+// The paged KV cache of one layer as its kernels see it, and the address functions of its two layouts (design.md
+// section 4.7).
 //   plain   K, V [blocks, block_size, kv_heads, head_dim]
-//   shuffle K [blocks, kv_heads, head_dim/x, block_size, x], V [blocks, kv_heads, block_size/x, head_dim, x], x = 16 / element size
+//   shuffle K [blocks, kv_heads, head_dim/x, block_size, x], V [blocks, kv_heads, block_size/x, head_dim, x], x = 16 /
+//   element size
 // Offsets are 64-bit from the block table on.
 #include <cstdint>
 
@@ -30,7 +32,9 @@ struct PlainLayout {
   static int64_t k(const PagedKv& kv, int64_t block, int64_t slot, int64_t head, int64_t dim) {
     return ((block * kv.block_size + slot) * kv.kv_heads + head) * kv.head_dim + dim;
   }
-  static int64_t v(const PagedKv& kv, int64_t block, int64_t slot, int64_t head, int64_t dim) { return k(kv, block, slot, head, dim); }
+  static int64_t v(const PagedKv& kv, int64_t block, int64_t slot, int64_t head, int64_t dim) {
+    return k(kv, block, slot, head, dim);
+  }
 };
 
 struct ShuffleLayout {

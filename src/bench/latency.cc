@@ -1,0 +1,218 @@
+#include "bench/latency.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "base/error.h"
+#include "bench/python_format.h"
+#include "engine/engine.h"
+#include "text/detokenizer.h"
+
+namespace quire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Prompts = std::vector<std::vector<int32_t>>;
+
+// Opens the result file before hours of measuring, and takes an empty one away again if nothing gets written.
+class ResultFile {
+ public:
+  explicit ResultFile(std::string path) : path_(std::move(path)) {
+    if (path_.empty()) return;
+    std::error_code ignored;
+    existed_ = std::filesystem::exists(path_, ignored);
+    file_.open(path_, std::ios::app);
+    if (!file_) throw invalid_argument(fmt::format("--output-json {}: cannot be written", path_), "output-json");
+  }
+  ~ResultFile() {
+    std::error_code ignored;
+    if (!path_.empty() && !existed_ && !written_) std::filesystem::remove(path_, ignored);
+  }
+  ResultFile(const ResultFile&) = delete;
+  ResultFile& operator=(const ResultFile&) = delete;
+
+  void write(const std::string& text) {
+    if (path_.empty()) return;
+    file_.close();
+    file_.open(path_, std::ios::trunc);
+    file_ << text << std::flush;
+    if (!file_)
+      throw Error(ErrorKind::kInternal, fmt::format("--output-json {}: writing failed", path_), "output-json");
+    written_ = true;
+  }
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+  bool existed_ = false, written_ = false;
+};
+
+void check_lengths(const LatencyOptions& options, int64_t max_model_len) {
+  const int64_t total = int64_t{options.input_len} + options.output_len;
+  if (total > max_model_len) {
+    throw invalid_argument(
+        fmt::format("--input-len {} + --output-len {} = {} tokens: the model's limit (--max-model-len) is {}",
+                    options.input_len, options.output_len, total, max_model_len),
+        "input-len");
+  }
+}
+
+Prompts make_prompts(const LatencyOptions& options, int64_t vocab_size, uint64_t seed) {
+  constexpr int64_t kLargestId = 10000;  // exclusive
+  const auto bound = static_cast<uint64_t>(std::min(kLargestId, vocab_size));
+  std::mt19937_64 random(seed);
+  Prompts prompts(static_cast<size_t>(options.batch_size),
+                  std::vector<int32_t>(static_cast<size_t>(options.input_len)));
+  for (auto& prompt : prompts) {
+    for (int32_t& id : prompt) id = static_cast<int32_t>((random() >> 32) * bound >> 32);
+  }
+  return prompts;
+}
+
+// One batch from submission to the last token, in seconds.
+double run_once(Engine& engine, const Prompts& prompts, const SamplingParams& params, bool detokenize) {
+  const auto begin = Clock::now();
+  std::vector<std::shared_ptr<Generation>> generations;
+  generations.reserve(prompts.size());
+  for (const auto& prompt : prompts) {
+    GenerateRequest request;
+    request.prompt_ids = prompt;
+    request.params = params;
+    generations.push_back(engine.submit(std::move(request)));
+  }
+  const auto choices = static_cast<size_t>(params.n);
+  std::vector<GenerationEvent> events;
+  for (const auto& generation : generations) {
+    std::vector<int64_t> tokens(choices);
+    std::vector<Detokenizer> texts;
+    for (size_t choice = 0; detokenize && choice < choices; ++choice)
+      texts.emplace_back(engine.tokenizer(), Detokenizer::Options{});
+    for (bool more = true; more;) {
+      events.clear();
+      more = generation->wait(events, std::chrono::seconds(1));
+      for (const GenerationEvent& event : events) {
+        if (event.finish == FinishReason::kError) throw Error(ErrorKind::kInternal, "a request failed: " + event.error);
+        if (event.token < 0) continue;
+        const auto choice = static_cast<size_t>(event.choice);
+        ++tokens[choice];
+        if (detokenize) texts[choice].push(event.token);
+      }
+    }
+    for (const int64_t count : tokens) {
+      if (count != params.max_tokens) {
+        throw Error(ErrorKind::kInternal,
+                    fmt::format("a sequence got {} tokens instead of --output-len {}", count, *params.max_tokens));
+      }
+    }
+  }
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Dummy weights often come without a tokenizer.
+bool has_tokenizer(const Engine& engine) {
+  try {
+    engine.tokenizer();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void add_latency_options(OptionTable& table, LatencyOptions& options) {
+  constexpr double kMany = 1 << 24;
+  table.group("Latency benchmark");
+  table.add("input-len", options.input_len, "tokens in each prompt").range(1, kMany);
+  table.add("output-len", options.output_len, "tokens to generate for each prompt").range(1, kMany);
+  table.add("batch-size", options.batch_size, "prompts in the batch").range(1, 65536);
+  table.add("n", options.n, "sequences generated for each prompt").range(1, 1024);
+  table.add("num-iters-warmup", options.num_iters_warmup, "batches before the measurement").range(0, kMany);
+  table.add("num-iters", options.num_iters, "measured batches").range(1, kMany);
+  table.add("output-json", options.output_json, "file for the results").value_name("FILE");
+  table.add("disable-detokenize", options.disable_detokenize, "leave the text of the tokens out of the measured time");
+  table.refused("use-beam-search", "beam search is not supported");
+  table.refused("profile", "there is no built-in profiler; run the command under perf");
+}
+
+LatencyReport make_latency_report(std::string model_id, std::vector<double> latencies) {
+  LatencyReport report;
+  report.model_id = std::move(model_id);
+  report.average = std::accumulate(latencies.begin(), latencies.end(), 0.0) / static_cast<double>(latencies.size());
+  std::vector<double> sorted = latencies;
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < kLatencyPercentages.size(); ++i)
+    report.percentiles[i] = percentile(sorted, kLatencyPercentages[i]);
+  report.latencies = std::move(latencies);
+  return report;
+}
+
+std::string latency_text(const LatencyReport& report) {
+  std::string out = fmt::format("Avg latency: {} seconds\n", python_repr(report.average));
+  for (size_t i = 0; i < kLatencyPercentages.size(); ++i) {
+    out +=
+        fmt::format("{}% percentile latency: {} seconds\n", kLatencyPercentages[i], python_repr(report.percentiles[i]));
+  }
+  return out;
+}
+
+std::string latency_json(const LatencyReport& report) {
+  std::string latencies, percentiles;
+  for (const double latency : report.latencies) {
+    latencies += fmt::format("{}\n        {}", latencies.empty() ? "" : ",", python_repr(latency));
+  }
+  for (size_t i = 0; i < kLatencyPercentages.size(); ++i) {
+    percentiles += fmt::format("{}\n        \"{}\": {}", i == 0 ? "" : ",", kLatencyPercentages[i],
+                               python_repr(report.percentiles[i]));
+  }
+  const std::string model =
+      nlohmann::json(report.model_id).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return fmt::format(
+      "{{\n    \"model_id\": {},\n    \"avg_latency\": {},\n    \"latencies\": [{}\n    ],\n    \"percentiles\": "
+      "{{{}\n    }}\n}}",
+      model, python_repr(report.average), latencies, percentiles);
+}
+
+void run_latency_benchmark(EngineConfig config, const LatencyOptions& options) {
+  if (config.max_model_len > 0) check_lengths(options, config.max_model_len);
+  ResultFile file(options.output_json);
+  config.max_num_queued_reqs =
+      std::max<int64_t>({config.max_num_queued_reqs, 1024, options.batch_size});  // the batch comes at once
+  config.log_stats = false;
+  Engine engine(std::move(config));
+  check_lengths(options, engine.max_model_len());
+
+  SamplingParams params;
+  params.n = options.n;
+  params.temperature = 1.0;
+  params.top_p = 1.0;
+  params.ignore_eos = true;
+  params.max_tokens = options.output_len;
+  const Prompts prompts = make_prompts(options, engine.model_config().vocab_size, engine.config().seed);
+
+  const bool detokenize = !options.disable_detokenize && has_tokenizer(engine);
+  const auto say = [](const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  };
+  say("Warming up...\n");
+  for (int i = 0; i < options.num_iters_warmup; ++i) run_once(engine, prompts, params, detokenize);
+  std::vector<double> latencies;
+  latencies.reserve(static_cast<size_t>(options.num_iters));
+  for (int i = 0; i < options.num_iters; ++i) latencies.push_back(run_once(engine, prompts, params, detokenize));
+  const LatencyReport report = make_latency_report(engine.config().model, std::move(latencies));
+  say(latency_text(report));
+  file.write(latency_json(report));
+}
+
+}  // namespace quire

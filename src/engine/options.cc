@@ -1,0 +1,254 @@
+#include "engine/options.h"
+
+#include <limits>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+constexpr double kMaxTokens = 1 << 30;  // of a context or a step: far past any model, well inside 32-bit token counts
+
+void add_model_options(OptionTable& table, EngineConfig& config) {
+  table.group("Model and loading");
+  table
+      .add("model", config.model,
+           "GGUF file, Hugging Face folder or hub id; without it the embedded default model is used")
+      .env("QUIRE_MODEL")
+      .value_name("MODEL");
+  table
+      .add("served-model-name", config.served_model_name,
+           "names the model answers to; the first one is echoed in answers")
+      .value_name("NAME [NAME ...]");
+  table.add("tokenizer", config.tokenizer, "folder with tokenizer.json, if not the model's own").value_name("PATH");
+  table.add("dtype", config.dtype, "type of computation; auto fits the checkpoint")
+      .choices({"auto", "float32", "float", "bfloat16"});
+  table
+      .add("load-format", config.load_format,
+           "dummy: random weights of the model's shapes; else the file says what it is")
+      .choices({"auto", "dummy", "safetensors", "gguf"});
+  table
+      .add("generation-config", config.generation_config,
+           "auto: sampling defaults of the model's folder; vllm: neutral ones")
+      .choices({"auto", "vllm"});
+  table.add_unbound("quantization", "weights are used as the file has them").choices({"auto", "none", "gguf"});
+  for (const char* name : {"runner", "task"})
+    table.add_unbound(name, "models generate text").choices({"auto", "generate"});
+  table.add_unbound("convert", "models generate text").choices({"auto", "none"});
+  table.add_unbound("logprobs-mode", "log-probabilities are those of the raw logits").choices({"raw_logprobs"});
+  table.add("seed", config.seed, "seed of requests that name none, and of dummy weights");
+  table
+      .add("max-model-len", config.max_model_len,
+           "longest prompt and answer together, in tokens; auto: what the model allows")
+      .human_readable()
+      .word("auto", 0)
+      .word("-1", 0)
+      .range(1, kMaxTokens);
+  table
+      .add("max-logprobs", config.max_logprobs, "largest logprobs and prompt_logprobs of a request; -1: the vocabulary")
+      .range(-1, 1 << 24);
+  table.add("chat-template", config.chat_template, "Jinja template, a file or the text itself").value_name("FILE");
+  table.add("progress", config.show_progress, "bar on the terminal while the model loads");
+}
+
+void add_memory_options(OptionTable& table, EngineConfig& config) {
+  table.group("KV cache");
+  table.add("block-size", config.block_size, "tokens in one block of the cache").range(1, 4096);
+  table.add("kv-cache-dtype", config.kv_cache_dtype, "type of cached keys and values")
+      .choices({"auto", "float32", "float16", "bfloat16"});
+  table.add("kv-cache-layout", config.kv_cache_layout, "order of the cache in memory")
+      .choices({"plain", "shuffle"})
+      .env("QUIRE_KV_CACHE_LAYOUT")
+      .env("VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT")
+      .env("VLLM_KV_CACHE_LAYOUT");
+  table
+      .add("kv-cache-memory-bytes", config.kv_cache_memory_bytes,
+           "size of the cache; auto: what the requests can use, at most a quarter of the free memory")
+      .human_readable()
+      .word("auto", 0)
+      .range(1, 1e15)
+      .env("VLLM_CPU_KVCACHE_SPACE");
+  table.add("num-gpu-blocks-override", config.num_gpu_blocks_override, "exact number of blocks, for tests")
+      .word("auto", 0)
+      .range(1, 1e9);
+  table.add("enable-prefix-caching", config.enable_prefix_caching, "reuse the blocks of equal beginnings of prompts");
+}
+
+void add_scheduler_options(OptionTable& table, EngineConfig& config) {
+  table.group("Scheduler");
+  table.add("max-num-seqs", config.max_num_seqs, "sequences in one step").range(1, 65536);
+  table.add("max-num-batched-tokens", config.max_num_batched_tokens, "tokens in one step")
+      .human_readable()
+      .range(1, kMaxTokens);
+  table.add("enable-chunked-prefill", config.enable_chunked_prefill, "split long prompts over several steps");
+  table
+      .add("scheduling-policy", config.scheduling_policy,
+           "first come first served, or by the request's priority, lower first")
+      .choices({"fcfs", "priority"});
+  table
+      .add("max-num-queued-reqs", config.max_num_queued_reqs,
+           "waiting requests before the server answers 503; auto: 1024")
+      .word("auto", 0)
+      .range(1, 1 << 24);
+  table.add("disable-log-stats", config.log_stats, "no periodic statistics line").invert();
+}
+
+void add_device_options(OptionTable& table, EngineConfig& config) {
+  table.group("Device, kernels, NUMA");
+  table.add_unbound("device", "where to compute").choices({"auto", "cpu"});
+  table
+      .add("attention-backend", config.attention_backend,
+           "name of the attention backend; an unknown one lists them all")
+      .env("VLLM_ATTENTION_BACKEND")
+      .value_name("NAME");
+  table.add("threads", config.threads, "compute threads; auto: the processors this process may use")
+      .word("auto", 0)
+      .range(1, 4096)
+      .env("QUIRE_THREADS");
+  table.add("numa-bind", config.numa_bind, "keep memory and threads on one NUMA node");
+  table.add("numa-bind-nodes", config.numa_bind_nodes, "the node, instead of the one most processors belong to")
+      .range(0, 4095);
+  table.add("numa-bind-cpus", config.numa_bind_cpus, "processors to use, such as 0-3").value_name("LIST [LIST ...]");
+  const char* one_process =
+      "must be 1: this engine runs one process on one device; several replicas go behind a router";
+  for (const auto& [name, short_name] :
+       {std::pair("tensor-parallel-size", "tp"), std::pair("pipeline-parallel-size", "pp"),
+        std::pair("data-parallel-size", "dp"), std::pair("decode-context-parallel-size", "dcp"),
+        std::pair("prefill-context-parallel-size", "pcp"), std::pair("nnodes", "n")}) {
+    table.add_unbound(name, "only 1").short_name(short_name).only("1", one_process).value_name("1");
+  }
+}
+
+// Flags in people's scripts that change nothing about the answers here.
+void add_ignored_options(OptionTable& table) {
+  struct Row {
+    const char* name;
+    Values values;
+    const char* why;
+  };
+  using enum Values;
+  static constexpr Row kRows[] = {
+      {"gpu-memory-utilization", kOne, "memory is planned exactly; --kv-cache-memory-bytes sets the cache"},
+      {"device-memory-utilization", kOne, "memory is planned exactly; --kv-cache-memory-bytes sets the cache"},
+      {"enforce-eager", kNone, "nothing is compiled or captured on the CPU"},
+      {"trust-remote-code", kNone, "no code of a model is ever run"},
+      {"swap-space", kOne, "preempted requests are recomputed, not swapped"},
+      {"preemption-mode", kOne, "preempted requests are recomputed"},
+      {"max-parallel-loading-workers", kOne, "weights are read in parallel already"},
+      {"download-dir", kOne, "nothing is downloaded; HF_HUB_CACHE names the cache"},
+      {"tokenizer-mode", kOne, "there is one tokenizer implementation"},
+      {"config-format", kOne, "the format is found from the files"},
+      {"model-impl", kOne, "there is one implementation of each model"},
+      {"use-tqdm-on-load", kNone, "--progress shows a bar"},
+      {"safetensors-load-strategy", kOne, "files are mapped into memory"},
+      {"ignore-patterns", kMany, "only files that the model names are read"},
+      {"async-scheduling", kNone, "on the CPU a step leaves nothing to overlap"},
+      {"long-prefill-token-threshold", kOne, "a long prompt takes what the step has left"},
+      {"max-num-partial-prefills", kOne, "any number of prompts may be in chunks"},
+      {"max-long-partial-prefills", kOne, "any number of prompts may be in chunks"},
+      {"scheduler-reserve-full-isl", kNone, "prompts are admitted by chunks"},
+      {"num-scheduler-steps", kOne, "the scheduler runs before every step"},
+      {"use-v2-block-manager", kNone, "there is one block manager"},
+      {"stream-interval", kOne, "every token is streamed as it comes"},
+      {"prefix-caching-hash-algo", kOne, "a keyed 128-bit hash is used, and tokens are compared on a hit"},
+      {"max-seq-len-to-capture", kOne, "nothing is captured on the CPU"},
+      {"cuda-graph-sizes", kMany, "nothing is captured on the CPU"},
+      {"cudagraph-capture-sizes", kMany, "nothing is captured on the CPU"},
+      {"max-cudagraph-capture-size", kOne, "nothing is captured on the CPU"},
+      {"compilation-config", kOne, "nothing is compiled at run time"},
+      {"optimization-level", kOne, "nothing is compiled at run time"},
+      {"performance-mode", kOne, "set --max-num-seqs and --max-num-batched-tokens"},
+      {"disable-custom-all-reduce", kNone, "there is one device"},
+      {"distributed-executor-backend", kOne, "there is one process"},
+      {"node-rank", kOne, "there is one process"},
+      {"master-addr", kOne, "there is one process"},
+      {"master-port", kOne, "there is one process"},
+      {"moe-backend", kOne, "kernels are chosen by the processor"},
+      {"linear-backend", kOne, "kernels are chosen by the processor"},
+      {"guided-decoding-backend", kOne, "this name is gone"},
+      {"calculate-kv-scales", kNone, "the cache is never scaled"},
+      {"aggregate-engine-logging", kNone, "there is one engine"},
+      {"kv-cache-metrics", kNone, "all metrics are always on"},
+      {"cudagraph-metrics", kNone, "all metrics are always on"},
+      {"enable-mfu-metrics", kNone, "not measured"},
+      {"show-hidden-metrics-for-version", kOne, "no metric is hidden"},
+      {"collect-detailed-traces", kMany, "no traces are made"},
+      {"fail-on-environ-validation", kNone, "unknown variables give a warning"},
+  };
+  table.group("Without effect");
+  for (const Row& row : kRows) {
+    OptionRow& added = table.ignored(row.name, row.values, row.why);
+    if (std::string_view(row.name) == "optimization-level") added.short_name("O");
+    if (std::string_view(row.name) == "compilation-config") added.short_name("cc");
+  }
+}
+
+// Flags that would change answers or promise something that is not there.
+void add_refused_options(OptionTable& table) {
+  struct Row {
+    const char* name;
+    const char* why;
+  };
+  static constexpr Row kRows[] = {
+      {"revision", "pass the folder of that revision as the model"},
+      {"code-revision", "no code of a model is ever run"},
+      {"tokenizer-revision", "pass the folder of that revision with --tokenizer"},
+      {"hf-overrides", "edit config.json"},
+      {"hf-config-path", "the configuration is read from the model's folder"},
+      {"rope-scaling", "edit config.json"},
+      {"rope-theta", "edit config.json"},
+      {"override-generation-config", "edit generation_config.json, or send the values with each request"},
+      {"skip-tokenizer-init", "a tokenizer is always loaded where the model has one"},
+      {"logits-processors", "not supported"},
+      {"enable-prompt-embeds", "not supported"},
+      {"enable-sleep-mode", "not supported"},
+      {"limit-mm-per-prompt", "models take text only"},
+      {"cpu-offload-gb", "weights are in the memory of the CPU"},
+      {"kv-offloading-size", "the cache is in the memory of the CPU"},
+      {"kv-transfer-config", "not supported"},
+      {"kv-events-config", "not supported"},
+      {"kv-cache-dtype-skip-layers", "all layers have one type"},
+      {"max-num-active-seqs", "use --max-num-seqs"},
+      {"max-num-queued-tokens", "use --max-num-queued-reqs"},
+      {"kv-cache-memory", "use --kv-cache-memory-bytes"},
+      {"attention-config", "use --attention-backend"},
+      {"device-ids", "use --numa-bind-cpus"},
+      {"enable-expert-parallel", "not supported"},
+      {"speculative-config", "not supported"},
+      {"spec-method", "not supported"},
+      {"structured-outputs-config", "not supported"},
+      {"reasoning-parser", "not supported"},
+      {"enable-lora", "not supported"},
+      {"lora-modules", "not supported"},
+      {"profiler-config", "not supported; use perf"},
+      {"otlp-traces-endpoint", "not supported"},
+  };
+  table.group("Refused");
+  for (const Row& row : kRows) {
+    table.refused(row.name, row.why);
+  }
+}
+
+}  // namespace
+
+void add_engine_options(OptionTable& table, EngineConfig& config) {
+  add_model_options(table, config);
+  add_memory_options(table, config);
+  add_scheduler_options(table, config);
+  add_device_options(table, config);
+  add_ignored_options(table);
+  add_refused_options(table);
+}
+
+void finish_engine_options(EngineConfig& config) {
+  if (config.load_format != "dummy") config.load_format = "auto";
+  if (!config.numa_bind && !config.numa_bind_nodes.empty()) {
+    throw invalid_argument("--numa-bind-nodes: needs --numa-bind", "numa-bind-nodes");
+  }
+  if (config.numa_bind_nodes.size() > 1 || config.numa_bind_cpus.size() > 1) {
+    throw invalid_argument("--numa-bind-nodes, --numa-bind-cpus: one value, since there is one device (limit 1)",
+                           "numa-bind-nodes");
+  }
+}
+
+}  // namespace quire

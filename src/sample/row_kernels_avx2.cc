@@ -1,0 +1,7 @@
+#include "sample/row_kernels_impl.h"
+
+namespace quire {
+
+constinit const RowKernels kRowKernelsAvx2 = kKernels;
+
+}  // namespace quire

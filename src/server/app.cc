@@ -1,0 +1,237 @@
+#include "server/app.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/stats.h"
+#include "server/api.h"
+#include "server/json_errors.h"
+
+namespace quire {
+namespace {
+
+std::array<unsigned char, 32> sha256(std::string_view text) {
+  std::array<unsigned char, 32> digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  return digest;
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
+}
+
+bool contains(const std::vector<std::string>& list, std::string_view word) {
+  return std::ranges::any_of(list,
+                             [&](const std::string& item) { return item == "*" || equal_ignoring_case(item, word); });
+}
+
+HttpResponse json_response(std::string body) {
+  HttpResponse response;
+  response.content_type = "application/json";
+  response.body = std::move(body);
+  return response;
+}
+
+HttpResponse plain_status(int status) { return error_response(status, status_phrase(status), status_phrase(status)); }
+
+// An exchange whose answers get more headers.
+class WithHeaders : public HttpExchange {
+ public:
+  WithHeaders(std::shared_ptr<HttpExchange> inner, HttpHeaders headers)
+      : inner_(std::move(inner)), headers_(std::move(headers)) {}
+  const HttpRequest& request() const override { return inner_->request(); }
+  std::string take_body() override { return inner_->take_body(); }
+  void respond(HttpResponse response) override { inner_->respond(add(std::move(response))); }
+  void begin_stream(HttpResponse head) override { inner_->begin_stream(add(std::move(head))); }
+  void write(std::string_view bytes) override { inner_->write(bytes); }
+  void end_stream() override { inner_->end_stream(); }
+  void on_disconnect(std::function<void()> callback) override { inner_->on_disconnect(std::move(callback)); }
+  void post(std::function<void()> work) override { inner_->post(std::move(work)); }
+
+ private:
+  HttpResponse add(HttpResponse response) const {
+    response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
+    return response;
+  }
+  std::shared_ptr<HttpExchange> inner_;
+  HttpHeaders headers_;
+};
+
+}  // namespace
+
+KeyCheck::KeyCheck(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    if (!key.empty()) digests_.push_back(sha256(key));
+  }
+}
+
+bool KeyCheck::accepts(std::string_view authorization) const {
+  if (open()) return true;
+  constexpr std::string_view kScheme = "Bearer ";
+  if (authorization.size() < kScheme.size() || !equal_ignoring_case(authorization.substr(0, kScheme.size()), kScheme))
+    return false;
+  const auto digest = sha256(authorization.substr(kScheme.size()));
+  int found = 0;  // every key is compared, so that the time does not tell which one it was
+  for (const auto& known : digests_) found |= CRYPTO_memcmp(digest.data(), known.data(), known.size()) == 0 ? 1 : 0;
+  return found != 0;
+}
+
+Router::Router(const ServerConfig& config, std::vector<Route> routes)
+    : config_(config), keys_(config.api_keys), routes_(std::move(routes)) {
+  while (!config_.root_path.empty() && config_.root_path.back() == '/') config_.root_path.pop_back();
+}
+
+bool Router::origin_allowed(std::string_view origin) const { return contains(config_.allowed_origins, origin); }
+
+HttpHeaders Router::cors_headers(const HttpRequest& request) const {
+  HttpHeaders headers;
+  const std::string_view origin = request.header("origin");
+  if (origin.empty() || !origin_allowed(origin)) return headers;
+  const bool all = contains(config_.allowed_origins, "*") && !config_.allow_credentials;
+  headers.emplace_back("Access-Control-Allow-Origin", all ? "*" : std::string(origin));
+  if (!all) headers.emplace_back("Vary", "Origin");
+  if (config_.allow_credentials) headers.emplace_back("Access-Control-Allow-Credentials", "true");
+  return headers;
+}
+
+HttpResponse Router::preflight(const HttpRequest& request) const {
+  HttpResponse response;
+  response.content_type = "text/plain; charset=utf-8";
+  std::string refused;
+  if (!origin_allowed(request.header("origin"))) refused += "origin, ";
+  const std::string_view method = request.header("access-control-request-method");
+  if (!contains(config_.allowed_methods, method)) refused += "method, ";
+  const std::string_view wanted = request.header("access-control-request-headers");
+  if (!wanted.empty() && !contains(config_.allowed_headers, "*")) {
+    std::string_view rest = wanted;
+    while (!rest.empty()) {
+      const size_t comma = std::min(rest.find(','), rest.size());
+      std::string_view name = rest.substr(0, comma);
+      while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+      if (!contains(config_.allowed_headers, name)) {
+        refused += "headers, ";
+        break;
+      }
+      rest.remove_prefix(std::min(comma + 1, rest.size()));
+    }
+  }
+  response.headers = cors_headers(request);
+  if (!refused.empty()) {
+    response.status = 400;
+    response.body = "Disallowed CORS " + refused.substr(0, refused.size() - 2);
+    return response;
+  }
+  response.headers.emplace_back("Access-Control-Allow-Methods", contains(config_.allowed_methods, "*")
+                                                                    ? "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+                                                                    : join(config_.allowed_methods));
+  response.headers.emplace_back("Access-Control-Allow-Headers", contains(config_.allowed_headers, "*")
+                                                                    ? std::string(wanted)
+                                                                    : join(config_.allowed_headers));
+  response.headers.emplace_back("Access-Control-Max-Age", "600");
+  response.body = "OK";
+  return response;
+}
+
+void Router::operator()(std::shared_ptr<HttpExchange> exchange) const {
+  const HttpRequest& request = exchange->request();
+  if (!config_.allowed_origins.empty() && !request.header("origin").empty()) {
+    if (request.method == "OPTIONS" && !request.header("access-control-request-method").empty()) {
+      exchange->respond(preflight(request));
+      return;
+    }
+    if (HttpHeaders headers = cors_headers(request); !headers.empty()) {
+      exchange = std::make_shared<WithHeaders>(std::move(exchange), std::move(headers));
+    }
+  }
+  if (request.method == "TRACE" || request.method == "CONNECT") {
+    exchange->respond(plain_status(501));
+    return;
+  }
+  std::string_view path = request.path;
+  if (!config_.root_path.empty() && path.starts_with(config_.root_path) &&
+      (path.size() == config_.root_path.size() || path[config_.root_path.size()] == '/')) {
+    path.remove_prefix(config_.root_path.size());
+  }
+  const auto route = std::ranges::find_if(routes_, [&](const Route& r) { return r.path == path; });
+  const bool free = (route != routes_.end() && route->open) || request.method == "OPTIONS";
+  if (!free && !keys_.accepts(request.header("authorization"))) {
+    HttpResponse response = json_response(R"({"error":"Unauthorized"})");
+    response.status = 401;
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+    exchange->respond(std::move(response));
+    return;
+  }
+  if (route == routes_.end()) {
+    exchange->respond(plain_status(404));
+    return;
+  }
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  if (std::ranges::find(route->methods, method) == route->methods.end()) {
+    HttpResponse response = plain_status(405);
+    response.headers.emplace_back("Allow", join(route->methods));
+    exchange->respond(std::move(response));
+    return;
+  }
+  try {
+    route->handle(exchange);
+  } catch (const Error& error) {
+    exchange->respond(error_response(error));
+  }
+}
+
+std::vector<Route> api_routes(Api& api) {
+  using Exchange = const std::shared_ptr<HttpExchange>&;
+  const auto refuse_when_draining = [&api] {
+    if (api.draining) throw Error(ErrorKind::kUnavailable, "the server is shutting down");
+  };
+  const auto health = [&api](Exchange exchange) {
+    HttpResponse response;
+    if (!api.engine.healthy() || api.draining) response.status = 503;
+    exchange->respond(std::move(response));
+  };
+  const auto post = [&](const char* path, void (*handle)(Api&, Exchange)) {
+    return Route{{"POST"}, path, [&api, handle, refuse_when_draining](Exchange exchange) {
+                   refuse_when_draining();
+                   handle(api, exchange);
+                 }};
+  };
+  std::vector<Route> routes = {
+      {{"GET"}, "/health", health, true},
+      {{"GET", "POST"}, "/ping", health, true},
+      {{"GET"},
+       "/version",
+       [](Exchange exchange) { exchange->respond(json_response(R"({"version":")" QUIRE_VERSION R"("})")); }},
+      {{"GET"},
+       "/load",
+       [&api](Exchange exchange) {
+         const int64_t load = api.config.enable_server_load_tracking ? api.load.load() : 0;
+         exchange->respond(json_response(fmt::format(R"({{"server_load":{}}})", load)));
+       }},
+      {{"GET"},
+       "/metrics",
+       [&api](Exchange exchange) {
+         HttpResponse response;
+         response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+         response.body = api.engine.metrics().render();
+         exchange->respond(std::move(response));
+       }},
+      {{"GET"}, "/v1/models", [&api](Exchange exchange) { exchange->respond(models_response(api)); }},
+      post("/v1/completions", handle_completion),
+      post("/v1/chat/completions", handle_chat),
+      {{"POST"}, "/tokenize", [&api](Exchange exchange) { handle_tokenize(api, *exchange); }},
+      {{"POST"}, "/detokenize", [&api](Exchange exchange) { handle_detokenize(api, *exchange); }},
+  };
+  if (api.config.enable_tokenizer_info_endpoint) {
+    routes.push_back(
+        {{"GET"}, "/tokenizer_info", [&api](Exchange exchange) { exchange->respond(tokenizer_info_response(api)); }});
+  }
+  return routes;
+}
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+#pragma once
+// The application behind the HTTP server: cross-origin rules, keys, routes.
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/config.h"
+#include "server/http_types.h"
+
+namespace quire {
+
+struct Api;
+
+// Compares bearer keys by their SHA-256, in constant time.
+class KeyCheck {
+ public:
+  explicit KeyCheck(const std::vector<std::string>& keys);
+  bool open() const { return digests_.empty(); }
+  bool accepts(std::string_view authorization) const;
+
+ private:
+  std::vector<std::array<unsigned char, 32>> digests_;
+};
+
+struct Route {
+  std::vector<std::string> methods;
+  std::string path;
+  std::function<void(const std::shared_ptr<HttpExchange>&)> handle;
+  bool open = false;  // no key needed
+};
+
+// Routes requests; also answers preflights, unknown paths and wrong methods, and adds CORS headers to what a route
+// answers.
+class Router {
+ public:
+  Router(const ServerConfig& config, std::vector<Route> routes);
+  void operator()(std::shared_ptr<HttpExchange> exchange) const;
+  const std::vector<Route>& routes() const { return routes_; }
+
+ private:
+  bool origin_allowed(std::string_view origin) const;
+  HttpHeaders cors_headers(const HttpRequest& request) const;
+  HttpResponse preflight(const HttpRequest& request) const;
+
+  ServerConfig config_;
+  KeyCheck keys_;
+  std::vector<Route> routes_;
+};
+
+std::vector<Route> api_routes(Api& api);
+
+}  // namespace quire

@@ -1,0 +1,13 @@
+#pragma once
+// `quire serve`: an engine behind an OpenAI-shaped HTTP server.
+#include "engine/config.h"
+#include "server/config.h"
+
+namespace quire {
+
+// Builds the engine, listens, and serves until SIGTERM or SIGINT (a second one ends the process at once). Returns the
+// exit code: 0 after a clean stop, 1 with one line in the log if the address can't be bound. Throws Error if the engine
+// can't be built.
+int run_server(const EngineConfig& engine, const ServerConfig& server);
+
+}  // namespace quire

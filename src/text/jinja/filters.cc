@@ -1,0 +1,47 @@
+#include "text/jinja/filters.h"
+
+#include <algorithm>
+
+#include "text/jinja/strings.h"
+
+namespace quire::jinja {
+
+Filter find_filter(std::string_view name) {
+  for (const std::span<const FilterEntry> table : {text_filters(), sequence_filters(), order_filters()}) {
+    const auto entry = std::find_if(table.begin(), table.end(), [&](const FilterEntry& e) { return e.name == name; });
+    if (entry != table.end()) return entry->filter;
+  }
+  return nullptr;
+}
+
+AttributePath::AttributePath(Interpreter& interpreter, const Value& attribute, const Value& fallback)
+    : interpreter_(interpreter), fallback_(fallback) {
+  if (attribute.is_none()) return;
+  if (!attribute.is_string()) {
+    parts_.push_back(attribute);
+    return;
+  }
+  for (const std::string_view part : split(attribute.text(), ".", -1)) {
+    int64_t index = 0;
+    const bool is_index = !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
+                          parse_integer(part, 10, index) == IntegerParse::kOk;
+    parts_.push_back(is_index ? Value::integer(index) : attribute.part(part));
+  }
+}
+
+Value AttributePath::operator()(const Value& item) const {
+  Value value = item;
+  for (const Value& part : parts_) {
+    value = interpreter_.item(value, part);
+    if (value.is_undefined() && !fallback_.is_none()) value = fallback_;
+  }
+  return value;
+}
+
+Value fold_case(Arena& arena, const Value& value) {
+  if (!value.is_string()) return value;
+  arena.work(4 * value.text().size());
+  return Value::string(arena, to_lower(value.text()));
+}
+
+}  // namespace quire::jinja

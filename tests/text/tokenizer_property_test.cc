@@ -1,0 +1,326 @@
+// What holds for any text and any file.
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/error.h"
+#include "text/added_tokens.h"
+#include "text/merge_queue.h"
+#include "text/pre_tokenizer.h"
+#include "text/unicode.h"
+#include "tokenizer_test_data.h"
+
+namespace quire {
+namespace {
+
+using nlohmann::json;
+using testing::random_utf8;
+using testing::read_data;
+using testing::read_json_data;
+
+std::unique_ptr<Tokenizer> small() { return tokenizer_from_json(read_data("tokenizer_small.json"), ""); }
+
+TEST(TokenizerProperty, DecodeOfEncodeIsTheText) {
+  const auto tokenizer = small();
+  std::mt19937 rng(1);
+  for (int i = 0; i < 20000; ++i) {
+    const std::string text = random_utf8(rng, rng() % 30);
+    ASSERT_EQ(tokenizer->decode(tokenizer->encode(text, false), false), text);
+  }
+}
+
+TEST(TokenizerProperty, AnyBytesEncodeLikeTheirReplacement) {
+  std::mt19937 rng(2);
+  for (const char* file : {"tokenizer_small.json", "tokenizer_sentencepiece.json"}) {
+    const auto tokenizer = tokenizer_from_json(read_data(file), "");
+    for (int i = 0; i < 5000; ++i) {
+      std::string bytes = random_utf8(rng, rng() % 8), repaired;
+      for (char& c : bytes) {
+        if (rng() % 5 == 0) c = static_cast<char>(rng());
+      }
+      append_lossy_utf8(repaired, bytes);
+      const auto ids = tokenizer->encode(bytes, false);
+      ASSERT_EQ(ids, tokenizer->encode(repaired, false));
+      ASSERT_TRUE(is_valid_utf8(tokenizer->decode(ids, false)));
+    }
+  }
+}
+
+TEST(TokenizerProperty, AnyIdsDecodeToValidText) {
+  std::mt19937 rng(3);
+  const auto tokenizer = small();
+  for (int i = 0; i < 5000; ++i) {
+    std::vector<int32_t> ids(rng() % 20);
+    for (int32_t& id : ids) id = static_cast<int32_t>(rng() % 10 == 0 ? rng() : rng() % 800);
+    ASSERT_TRUE(is_valid_utf8(tokenizer->decode(ids, rng() % 2 == 0)));
+  }
+}
+
+// PCRE2 runs the same pattern, in a group so that it is not recognized. It knows an older Unicode: newer characters are
+// left out.
+TEST(TokenizerProperty, ScannersAgreeWithPcre2) {
+  const json golden = read_json_data("tokenizer_small_golden.json");
+  std::mt19937 rng(4);
+  int compared = 0;
+  for (const json& group : golden) {
+    const json& pre_tokenizer =
+        group["replaced"].contains("pre_tokenizer") ? group["replaced"]["pre_tokenizer"] : json();
+    if (!pre_tokenizer.contains("pretokenizers") || group["name"] == "unknown_pattern") continue;
+    for (const json& step : pre_tokenizer["pretokenizers"]) {
+      if (step["type"] != "Split") continue;
+      const auto pattern = step["pattern"]["Regex"].get<std::string>();
+      SCOPED_TRACE(pattern);
+      const auto scanner = make_regex_splitter(pattern, SplitBehavior::kIsolated, false);
+      const auto regex = make_regex_splitter("(?:" + pattern + ")", SplitBehavior::kIsolated, false);
+      ASSERT_NE(typeid(*scanner), typeid(*regex)) << "the pattern should have a scanner";
+      ++compared;
+      for (int i = 0; i < 3000; ++i) {
+        std::string text = random_utf8(rng, 1 + rng() % 25);
+        std::erase_if(text, [](char c) { return static_cast<uint8_t>(c) >= 0xF0; });
+        std::string valid;
+        for (const char* p = text.data(); p < text.data() + text.size();) {
+          if ((static_cast<uint8_t>(*p) & 0xC0) == 0x80) {
+            ++p;  // what is left of a character of four bytes
+            continue;
+          }
+          const char32_t code = decode_valid_utf8(p);
+          if (code < 0x80 || (code >= 0x4E00 && code < 0x9FA0) || (code >= 0xA1 && code < 0x370))
+            append_utf8(valid, code);
+        }
+        std::vector<TextSpan> a, b;
+        const TextSpan whole{0, static_cast<uint32_t>(valid.size())};
+        scanner->split(valid, whole, a);
+        regex->split(valid, whole, b);
+        const auto same = [](TextSpan x, TextSpan y) { return x.begin == y.begin && x.end == y.end; };
+        ASSERT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end(), same)) << valid;
+      }
+    }
+  }
+  EXPECT_GE(compared, 7);
+}
+
+TEST(TokenizerProperty, BacktrackingPatternsHitALimit) {
+  const auto regex = make_regex_splitter("(a+)+$", SplitBehavior::kIsolated, false);
+  const std::string text(5000, 'a');
+  std::vector<TextSpan> spans;
+  try {
+    regex->split(text + "b", {0, static_cast<uint32_t>(text.size() + 1)}, spans);
+    FAIL() << "no limit was hit";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("limit"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(make_regex_splitter("(", SplitBehavior::kIsolated, false), Error);
+}
+
+TEST(TokenizerProperty, MergeQueueIsSorted) {
+  std::mt19937 rng(5);
+  MergeQueue queue;
+  for (int round = 0; round < 300; ++round) {
+    const size_t positions = 1 + rng() % 60;
+    const uint32_t ranks = 1 + rng() % 80;
+    std::vector<uint32_t> expected(positions, MergeQueue::kNoRank);
+    queue.reset(positions);
+    for (int step = 0; step < 300; ++step) {
+      if (rng() % 3 != 0) {
+        const auto at = rng() % positions;
+        const uint32_t rank = rng() % 8 == 0 ? MergeQueue::kNoRank : rng() % ranks;
+        expected[at] = rank;
+        queue.set(static_cast<int32_t>(at), rank);
+        continue;
+      }
+      const auto best = std::min_element(expected.begin(), expected.end());
+      const int32_t at = *best == MergeQueue::kNoRank ? -1 : static_cast<int32_t>(best - expected.begin());
+      ASSERT_EQ(queue.pop(), at);
+      if (at >= 0) expected[static_cast<size_t>(at)] = MergeQueue::kNoRank;
+    }
+  }
+}
+
+double encode_seconds(const Tokenizer& tokenizer, const std::string& text) {
+  double best = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    timespec from{}, to{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    EXPECT_FALSE(tokenizer.encode(text, false).empty());
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    best = std::min(
+        best, static_cast<double>(to.tv_sec - from.tv_sec) + static_cast<double>(to.tv_nsec - from.tv_nsec) * 1e-9);
+  }
+  return best;
+}
+
+TEST(TokenizerProperty, TimeIsLinearInTheText) {
+  for (const char* file : {"tokenizer_small.json", "tokenizer_sentencepiece.json"}) {
+    const auto tokenizer = tokenizer_from_json(read_data(file), "");
+    for (const std::string piece : {"a", " ", "\n", "'", "the", "<|im_", "\xE4\xBD\xA0", "a\n ", "\xE2\x96\x81"}) {
+      const auto repeated = [&](size_t bytes) {
+        std::string text;
+        while (text.size() < bytes) text += piece;
+        return text;
+      };
+      // Four times the text in place of two, and some slack for pages that only the longer text has to fault in. What
+      // is quadratic takes minutes for a text of this size.
+      const double quarter = encode_seconds(*tokenizer, repeated(1 << 18));
+      const double whole = encode_seconds(*tokenizer, repeated(1 << 20));
+      EXPECT_LE(whole, 2.6 * 2.6 * quarter + 0.05)
+          << piece << " in " << file << ": " << quarter << " s, " << whole << " s";
+      EXPECT_LT(whole, 1.0);
+    }
+  }
+}
+
+TEST(TokenizerProperty, ThreadsShareATokenizer) {
+  const auto tokenizer = small();
+  std::mt19937 rng(6);
+  std::vector<std::string> texts;
+  std::vector<std::vector<int32_t>> expected;
+  for (int i = 0; i < 200; ++i) texts.push_back(random_utf8(rng, 40) + " the theme of the house is other than");
+  const auto fresh = small();
+  for (const std::string& text : texts) expected.push_back(fresh->encode(text, false));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(tokenizer->encode(texts[i], false), expected[i]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Names the field, or parses; never anything else.
+void load(const std::string& source, const std::string& config = "") {
+  try {
+    const auto tokenizer = tokenizer_from_json(source, config);
+    tokenizer->decode(tokenizer->encode("some text <|im_end|> 123", true), false);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_STRNE(error.what(), "");
+  }
+}
+
+TEST(TokenizerProperty, BrokenFilesGiveErrors) {
+  const std::string source = read_data("tokenizer_small.json");
+  std::mt19937 rng(7);
+  for (int i = 0; i < 400; ++i) load(source.substr(0, rng() % source.size()));
+  for (int i = 0; i < 1500; ++i) {
+    std::string broken = source;
+    for (size_t n = 1 + rng() % 3; n > 0; --n) {
+      const size_t at = rng() % broken.size();
+      switch (rng() % 4) {
+        case 0:
+          broken[at] = static_cast<char>(rng());
+          break;
+        case 1:
+          broken.erase(at, 1 + rng() % 20);
+          break;
+        case 2:
+          broken.insert(at, broken.substr(rng() % broken.size(), 1 + rng() % 20));
+          break;
+        default:
+          broken[at] = "{}[]\",:0-9e"[rng() % 11];
+          break;
+      }
+    }
+    load(broken);
+  }
+  load("");
+  load("[]");
+  load("null");
+  load(std::string(100000, '['));
+  load(source, "[]");
+  load(source, "{\"bos_token\":");
+  load(source, R"({"bos_token":{"content":7},"eos_token":[1]})");
+}
+
+std::string message_of(const json& source) {
+  try {
+    tokenizer_from_json(source.dump(), "");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(loaded)";
+}
+
+TEST(TokenizerProperty, ErrorsNameWhatIsNotSupported) {
+  const json source = read_json_data("tokenizer_small.json");
+  const auto with = [&](const char* pointer, const json& value) {
+    json changed = source;
+    changed[json::json_pointer(pointer)] = value;
+    return message_of(changed);
+  };
+  const auto contains = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(contains(with("/model/type", "Unigram"), "\"Unigram\" is not supported (supported: BPE)"));
+  EXPECT_TRUE(contains(with("/model/type", "WordPiece"), "\"WordPiece\""));
+  EXPECT_TRUE(contains(with("/normalizer", {{"type", "Lowercase"}}), "\"Lowercase\""));
+  EXPECT_TRUE(contains(with("/pre_tokenizer", {{"type", "BertPreTokenizer"}}), "\"BertPreTokenizer\""));
+  EXPECT_TRUE(contains(with("/decoder", {{"type", "WordPiece"}}), "\"WordPiece\""));
+  EXPECT_TRUE(contains(with("/post_processor", {{"type", "BertProcessing"}}), "\"BertProcessing\""));
+  EXPECT_TRUE(contains(with("/model/merges/3", "a b c"), "merges[3]"));
+  EXPECT_TRUE(contains(with("/model/merges/3", json::array({"a"})), "merges[3]"));
+  EXPECT_TRUE(contains(with("/model/merges/3", "q zzz"), "merges[3]"));
+  EXPECT_TRUE(contains(with("/model/vocab/a", -5), "-5"));
+  EXPECT_TRUE(contains(with("/model/vocab/a", 1LL << 40), "1099511627776"));
+  EXPECT_TRUE(contains(with("/added_tokens/0/id", 1 << 30), "1073741824"));
+  EXPECT_TRUE(contains(with("/added_tokens/0/content", std::string(100000, 'x')), "100000"));
+  EXPECT_TRUE(contains(with("/model/dropout", 0.5), "dropout"));
+  EXPECT_TRUE(contains(with("/model/end_of_word_suffix", "</w>"), "</w>"));
+}
+
+TEST(TokenizerProperty, GgufErrors) {
+  GgufVocabulary good;
+  good.model = "gpt2";
+  good.pre = "smollm";
+  good.tokens = {"<|endoftext|>", "a", "b", "ab"};
+  good.token_types = {3, 1, 1, 1};
+  good.merges = {"a b"};
+  EXPECT_EQ(tokenizer_from_gguf(good)->encode("ab<|endoftext|>ba", false), (std::vector<int32_t>{3, 0, 2, 1}));
+  const auto broken = [&](auto&& change) {
+    GgufVocabulary vocabulary = good;
+    change(vocabulary);
+    try {
+      tokenizer_from_gguf(std::move(vocabulary));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+      return error.param();
+    }
+    return std::string("(loaded)");
+  };
+  EXPECT_EQ(broken([](auto& v) { v.model = "bert"; }), "tokenizer.ggml.model");
+  EXPECT_EQ(broken([](auto& v) { v.pre = "no-such"; }), "tokenizer.ggml.pre");
+  EXPECT_EQ(broken([](auto& v) { v.tokens.clear(); }), "tokenizer.ggml.tokens");
+  EXPECT_EQ(broken([](auto& v) { v.token_types.pop_back(); }), "tokenizer.ggml.token_type");
+  EXPECT_EQ(broken([](auto& v) { v.merges = {"ab"}; }), "tokenizer.ggml.merges");
+  EXPECT_EQ(broken([](auto& v) { v.merges = {""}; }), "tokenizer.ggml.merges");
+  EXPECT_EQ(broken([](auto& v) { v.merges.clear(); }), "tokenizer.ggml.merges");
+  EXPECT_EQ(broken([](auto& v) { v.bos_id = 4; }), "tokenizer.ggml.bos_token_id");
+  EXPECT_EQ(broken([](auto& v) { v.eos_id = -2; }), "tokenizer.ggml.eos_token_id");
+  EXPECT_EQ(broken([](auto& v) { v.model = "llama"; }), "tokenizer.ggml.scores");
+  for (const char* pre : {"default", "gpt-2", "llama-bpe", "qwen2", "gpt-4o", "deepseek-v3", "tekken", "falcon"}) {
+    GgufVocabulary vocabulary = good;
+    vocabulary.pre = pre;
+    EXPECT_EQ(tokenizer_from_gguf(vocabulary)->encode("ab", false), std::vector<int32_t>{3}) << pre;
+  }
+}
+
+TEST(TokenizerProperty, SpecialTokensAroundTheText) {
+  GgufVocabulary vocabulary;
+  vocabulary.model = "gpt2";
+  vocabulary.pre = "llama-bpe";
+  vocabulary.tokens = {"<s>", "</s>", "a", "b", "ab"};
+  vocabulary.token_types = {3, 3, 1, 1, 1};
+  vocabulary.merges = {"a b"};
+  vocabulary.bos_id = 0;
+  vocabulary.eos_id = 1;
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(tokenizer_from_gguf(vocabulary)->encode("ab", true), (Ids{0, 4})) << "Llama 3 begins with BOS";
+  EXPECT_EQ(tokenizer_from_gguf(vocabulary)->encode("ab", false), (Ids{4}));
+  EXPECT_EQ(tokenizer_from_gguf(vocabulary)->encode("<s>ab", true), (Ids{0, 0, 4})) << "BOS in the text is one more";
+  vocabulary.add_bos = false;
+  vocabulary.add_eos = true;
+  EXPECT_EQ(tokenizer_from_gguf(vocabulary)->encode("ab", true), (Ids{4, 1}));
+}
+
+}  // namespace
+}  // namespace quire
