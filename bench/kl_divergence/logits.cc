@@ -19,7 +19,9 @@ void write_logits(const std::string& path, const std::string& dtype, const std::
   ThreadPool pool(default_thread_count());
   const auto checkpoint = open_checkpoint(path, LoadFormat::kAuto);
   ModelOptions options;
-  options.dtype = dtype == "float32" ? ComputeDType::kF32 : dtype == "bfloat16" ? ComputeDType::kBF16 : ComputeDType::kAuto;
+  options.dtype = dtype == "float32"    ? ComputeDType::kF32
+                  : dtype == "bfloat16" ? ComputeDType::kBF16
+                                        : ComputeDType::kAuto;
   options.max_tokens = tokens;
   const auto model = load_model(*checkpoint, options, pool);
 
@@ -34,8 +36,8 @@ void write_logits(const std::string& path, const std::string& dtype, const std::
   std::vector<std::vector<std::byte>> memory;
   std::vector<PagedKv> kv;
   for (int64_t layer = 0; layer < model->config().layers; ++layer) {
-    PagedKv view{nullptr, nullptr, group.kv_dtype, group.layout, group.block_size, group.kv_heads, group.head_dim,
-                 static_cast<int64_t>(blocks.size())};
+    PagedKv view{nullptr,          nullptr,        group.kv_dtype, group.layout,
+                 group.block_size, group.kv_heads, group.head_dim, static_cast<int64_t>(blocks.size())};
     view.k = memory.emplace_back(static_cast<size_t>(plane_bytes(view))).data();
     view.v = memory.emplace_back(static_cast<size_t>(plane_bytes(view))).data();
     kv.push_back(view);

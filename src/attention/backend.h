@@ -32,12 +32,13 @@ class AttentionBackend {
   virtual ~AttentionBackend() = default;
   virtual std::string_view name() const = 0;
   // A plan object with room for the largest step, made once for each group; plan() fills it without allocating.
-  virtual std::unique_ptr<AttentionPlan> make_plan(const AttentionGroup& group, int32_t max_requests, int32_t max_tokens) const = 0;
+  virtual std::unique_ptr<AttentionPlan> make_plan(const AttentionGroup& group, int32_t max_requests,
+                                                   int32_t max_tokens) const = 0;
   virtual void plan(const AttentionBatch& batch, AttentionPlan& plan) const = 0;
   // Scratch bytes that run() takes for the largest step.
   virtual size_t workspace_bytes(const AttentionGroup& group, int32_t max_requests, int32_t max_tokens) const = 0;
-  // q row i at q + i*ldq, [heads, head_dim]; K and V of the step are in the cache already. out row i at out + i*ldo. Launches nothing
-  // for an empty phase, allocates nothing.
+  // q row i at q + i*ldq, [heads, head_dim]; K and V of the step are in the cache already. out row i at out + i*ldo.
+  // Launches nothing for an empty phase, allocates nothing.
   virtual void run(const AttentionPlan& plan, const float* q, int64_t ldq, const PagedKv& kv, float* out, int64_t ldo,
                    Workspace& workspace, ThreadPool& pool) const = 0;
 };

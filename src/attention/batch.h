@@ -1,5 +1,6 @@
 #pragma once
-// The neutral description of one step's attention work (design.md section 4). Requests are ordered decode, extend, prefill.
+// The neutral description of one step's attention work (design.md section 4). Requests are ordered decode, extend,
+// prefill.
 #include <cstdint>
 #include <span>
 
@@ -26,7 +27,7 @@ struct AttentionBatch {
   const int32_t* block_tables = nullptr;   // persistent table, rows of block_table_stride blocks
   int64_t block_table_stride = 0;
   std::span<const int32_t> block_table_rows;  // [requests], the row of block_tables that belongs to each request
-  std::span<const int64_t> slots;          // [tokens], -1 = write nothing
+  std::span<const int64_t> slots;             // [tokens], -1 = write nothing
   PhaseRange decode, extend, prefill;
 };
 

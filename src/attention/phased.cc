@@ -11,7 +11,8 @@
 namespace quire {
 namespace {
 
-// Chunks of a decode are spread over the workers only while there are too few (request, KV head) pairs to keep them busy.
+// Chunks of a decode are spread over the workers only while there are too few (request, KV head) pairs to keep them
+// busy.
 constexpr int32_t kEnoughTasks = 64;
 constexpr int32_t kMaxPartials = 1024;
 
@@ -39,7 +40,8 @@ void plan_decode(const AttentionBatch& batch, PhasedPlan& plan) {
   int32_t partials = 0;
   for (int32_t i = range.first_request; i < range.first_request + range.requests; ++i) {
     const auto r = static_cast<size_t>(i);
-    const int32_t first_row = batch.query_offsets[r], rows = batch.query_offsets[r + 1] - first_row, kv_len = batch.kv_lens[r];
+    const int32_t first_row = batch.query_offsets[r], rows = batch.query_offsets[r + 1] - first_row,
+                  kv_len = batch.kv_lens[r];
     if (kv_len == 0) {
       // A padded row of a captured batch: such rows end the range.
       if (plan.idle_rows == 0) plan.first_idle_row = first_row;
@@ -65,7 +67,8 @@ void plan_decode(const AttentionBatch& batch, PhasedPlan& plan) {
 void plan_tiles(const AttentionBatch& batch, const PhaseRange& range, PhasedPlan& plan) {
   for (int32_t i = range.first_request; i < range.first_request + range.requests; ++i) {
     const auto r = static_cast<size_t>(i);
-    const int32_t first = batch.query_offsets[r], query_len = batch.query_offsets[r + 1] - first, context_len = batch.kv_lens[r] - query_len;
+    const int32_t first = batch.query_offsets[r], query_len = batch.query_offsets[r + 1] - first,
+                  context_len = batch.kv_lens[r] - query_len;
     for (int32_t end = query_len; end > 0;) {
       const int32_t begin = (end - 1) / kQueryTile * kQueryTile;
       plan.tasks.push_back({block_table_of(batch, r), first + begin, end - begin, context_len + begin, 0,
@@ -79,7 +82,8 @@ class PhasedBackend final : public AttentionBackend {
  public:
   std::string_view name() const override { return "PHASED"; }
 
-  std::unique_ptr<AttentionPlan> make_plan(const AttentionGroup& group, int32_t max_requests, int32_t max_tokens) const override {
+  std::unique_ptr<AttentionPlan> make_plan(const AttentionGroup& group, int32_t max_requests,
+                                           int32_t max_tokens) const override {
     auto plan = std::make_unique<PhasedPlan>();
     plan->group = group;
     plan->tasks.reserve(static_cast<size_t>(2 * max_requests + max_tokens / kQueryTile + kMaxPartials));
@@ -103,8 +107,8 @@ class PhasedBackend final : public AttentionBackend {
     return static_cast<size_t>(partials + scratch) * sizeof(float) + 2 * 64;
   }
 
-  void run(const AttentionPlan& in, const float* q, int64_t ldq, const PagedKv& kv, float* out, int64_t ldo, Workspace& workspace,
-           ThreadPool& pool) const override {
+  void run(const AttentionPlan& in, const float* q, int64_t ldq, const PagedKv& kv, float* out, int64_t ldo,
+           Workspace& workspace, ThreadPool& pool) const override {
     const auto& plan = static_cast<const PhasedPlan&>(in);
     const AttentionKernels& kernels = attention_kernels();
     const AttentionArgs args{plan.group.heads, plan.group.scale, kv, q, ldq, out, ldo};
@@ -114,7 +118,8 @@ class PhasedBackend final : public AttentionBackend {
     auto* scratch = workspace.take<float>(static_cast<size_t>(pool.workers() * scratch_floats));
     float* partials = nullptr;
     if (!plan.combines.empty()) {
-      partials = workspace.take<float>(static_cast<size_t>(int64_t{kMaxPartials} * args.heads * attention_state_floats(kv.head_dim)));
+      partials = workspace.take<float>(
+          static_cast<size_t>(int64_t{kMaxPartials} * args.heads * attention_state_floats(kv.head_dim)));
     }
 
     // Workers take the next piece when they are free; which worker computes a piece does not change its arithmetic.
@@ -122,8 +127,8 @@ class PhasedBackend final : public AttentionBackend {
     const int64_t pieces = static_cast<int64_t>(plan.tasks.size()) * kv.kv_heads;
     const auto attend = [&](int worker) {
       for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
-        kernels.attend(args, plan.tasks[static_cast<size_t>(i / kv.kv_heads)], static_cast<int32_t>(i % kv.kv_heads), partials,
-                       scratch + worker * scratch_floats);
+        kernels.attend(args, plan.tasks[static_cast<size_t>(i / kv.kv_heads)], static_cast<int32_t>(i % kv.kv_heads),
+                       partials, scratch + worker * scratch_floats);
       }
     };
     if (pieces > 1) {

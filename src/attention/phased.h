@@ -1,6 +1,6 @@
 #pragma once
-// The backend that splits a batch into decode, extend and prefill. On the CPU two kernels serve the three phases: decode splits long contexts
-// over the workers, and extend and prefill, joined, take tiles of query rows.
+// The backend that splits a batch into decode, extend and prefill. On the CPU two kernels serve the three phases:
+// decode splits long contexts over the workers, and extend and prefill, joined, take tiles of query rows.
 #include <memory>
 #include <string>
 #include <vector>

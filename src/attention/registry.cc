@@ -19,7 +19,8 @@ struct BackendEntry {
   std::unique_ptr<AttentionBackend> (*make)();
 };
 
-constexpr std::array kBackends = {BackendEntry{"PHASED", "ROCM_AITER_FA", phased_backend_refusals, make_phased_backend}};
+constexpr std::array kBackends = {
+    BackendEntry{"PHASED", "ROCM_AITER_FA", phased_backend_refusals, make_phased_backend}};
 
 std::string list_backends(const AttentionGroup& group) {
   std::string list;
@@ -40,16 +41,19 @@ std::unique_ptr<AttentionBackend> make_attention_backend(const std::string& name
     const std::vector<std::string> reasons = backend.refusals(group);
     if (reasons.empty()) return backend.make();
     if (!automatic) {
-      throw invalid_argument(fmt::format("Selected backend {} is not valid for this configuration. Reason: [{}]. Backends: {}", name,
-                                         fmt::join(reasons, ", "), list_backends(group)),
-                             "attention-backend");
+      throw invalid_argument(
+          fmt::format("Selected backend {} is not valid for this configuration. Reason: [{}]. Backends: {}", name,
+                      fmt::join(reasons, ", "), list_backends(group)),
+          "attention-backend");
     }
   }
   if (automatic) {
-    throw invalid_argument(fmt::format("No valid attention backend found for CPU. Reasons: {}", list_backends(group)), "attention-backend");
+    throw invalid_argument(fmt::format("No valid attention backend found for CPU. Reasons: {}", list_backends(group)),
+                           "attention-backend");
   }
-  throw invalid_argument(fmt::format("--attention-backend: there is no backend {}. Backends: {}", name, list_backends(group)),
-                         "attention-backend");
+  throw invalid_argument(
+      fmt::format("--attention-backend: there is no backend {}. Backends: {}", name, list_backends(group)),
+      "attention-backend");
 }
 
 }  // namespace quire

@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// name: "" or "auto" = the best that fits. Throws Error(kInvalidArgument) that lists every backend with its reasons for refusing `group`
-// if the name is unknown or unfit ("Block size must be a multiple of 16.", ...).
+// name: "" or "auto" = the best that fits. Throws Error(kInvalidArgument) that lists every backend with its reasons for
+// refusing `group` if the name is unknown or unfit ("Block size must be a multiple of 16.", ...).
 std::unique_ptr<AttentionBackend> make_attention_backend(const std::string& name, const AttentionGroup& group);
 
 }  // namespace quire

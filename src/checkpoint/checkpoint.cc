@@ -37,11 +37,13 @@ fs::path hub_cache() {
 bool is_hub_id(const std::string& model) {
   size_t slashes = 0;
   for (const char c : model) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '/';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                       c == '_' || c == '.' || c == '/';
     if (!plain) return false;
     slashes += c == '/';
   }
-  return slashes == 1 && model.front() != '/' && model.back() != '/' && model.front() != '.' && model.find("..") == std::string::npos;
+  return slashes == 1 && model.front() != '/' && model.back() != '/' && model.front() != '.' &&
+         model.find("..") == std::string::npos;
 }
 
 // models--org--name/refs/main holds the commit whose folder is under snapshots/.
@@ -73,11 +75,12 @@ std::string only_gguf(const std::string& folder) {
 std::string default_model_path() {
   constexpr const char* kFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
   std::error_code ignored;
-  for (const fs::path& path : {fs::path(environment("QUIRE_DEFAULT_MODEL")), cache_home() / "quire" / kFile, fs::path("/usr/share/quire") / kFile}) {
+  for (const fs::path& path : {fs::path(environment("QUIRE_DEFAULT_MODEL")), cache_home() / "quire" / kFile,
+                               fs::path("/usr/share/quire") / kFile}) {
     if (!path.empty() && fs::exists(path, ignored)) return path.string();
   }
-  throw not_found(fmt::format("no --model was given and the default one, {}, is not in {}; ./quickstart fetches it", kFile,
-                              (cache_home() / "quire").string()),
+  throw not_found(fmt::format("no --model was given and the default one, {}, is not in {}; ./quickstart fetches it",
+                              kFile, (cache_home() / "quire").string()),
                   "model");
 }
 
@@ -94,9 +97,10 @@ std::string resolve_model_path(const std::string& model) {
       const std::string gguf = only_gguf(folder);
       return gguf.empty() ? folder : gguf;
     }
-    throw not_found(fmt::format("model {} is neither a path nor in the Hugging Face cache {}; fetch it with: hf download {}", model,
-                                hub_cache().string(), model),
-                    "model");
+    throw not_found(
+        fmt::format("model {} is neither a path nor in the Hugging Face cache {}; fetch it with: hf download {}", model,
+                    hub_cache().string(), model),
+        "model");
   }
   throw not_found(fmt::format("model {} does not exist", model), "model");
 }
@@ -108,7 +112,9 @@ std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path, LoadFormat 
   if (fs::path(resolved).filename() == "config.json" && format == LoadFormat::kDummy) {
     return open_hugging_face(fs::path(resolved).parent_path().string(), true, seed);
   }
-  if (format == LoadFormat::kDummy) throw invalid_argument(fmt::format("--load-format dummy needs a folder with config.json, not {}", resolved), "load-format");
+  if (format == LoadFormat::kDummy)
+    throw invalid_argument(fmt::format("--load-format dummy needs a folder with config.json, not {}", resolved),
+                           "load-format");
   return open_gguf(resolved);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// One reader for every kind of model file. Weights are named as in Hugging Face's Llama ("model.layers.0.self_attn.q_proj.weight"),
-// whatever the file calls them. Files are untrusted: every length is checked, an error names the file and the field.
+// One reader for every kind of model file. Weights are named as in Hugging Face's Llama
+// ("model.layers.0.self_attn.q_proj.weight"), whatever the file calls them. Files are untrusted: every length is
+// checked, an error names the file and the field.
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -29,7 +30,8 @@ struct TensorInfo {
 struct TokenizerFiles {
   // Hugging Face folder: file contents (empty if absent).
   std::string tokenizer_json, tokenizer_config_json, special_tokens_map_json;
-  std::string chat_template;  // chat_template.jinja, else tokenizer_config's, else GGUF's tokenizer.chat_template; "" = none
+  std::string
+      chat_template;  // chat_template.jinja, else tokenizer_config's, else GGUF's tokenizer.chat_template; "" = none
   // GGUF: model "gpt2" or "llama"; empty for a folder.
   struct Gguf {
     std::string model, pre;
@@ -56,25 +58,30 @@ class Checkpoint {
   virtual TokenizerFiles read_tokenizer_files() const = 0;  // fields empty if there are none
 
   virtual const TensorInfo* find(std::string_view name) const = 0;  // null if absent
-  // Bytes of rows [row, row + rows) of the outermost dimension, valid until the Checkpoint dies or release() is called for them.
-  // `scratch` backs readers that make the data (dummy weights); others ignore it. Safe to call from several threads.
-  virtual const std::byte* rows(const TensorInfo& tensor, int64_t row, int64_t rows, std::vector<std::byte>& scratch) const = 0;
+  // Bytes of rows [row, row + rows) of the outermost dimension, valid until the Checkpoint dies or release() is called
+  // for them. `scratch` backs readers that make the data (dummy weights); others ignore it. Safe to call from several
+  // threads.
+  virtual const std::byte* rows(const TensorInfo& tensor, int64_t row, int64_t rows,
+                                std::vector<std::byte>& scratch) const = 0;
   // The caller is done with this tensor's pages: the mapping may drop them. They come back from the file if read again.
   virtual void release(const TensorInfo& tensor) const = 0;
-  virtual int64_t weight_bytes() const = 0;      // all tensors
+  virtual int64_t weight_bytes() const = 0;  // all tensors
   virtual std::string path() const = 0;
 };
 
 enum class LoadFormat { kAuto, kDummy };
 
-// path: a .gguf file, a Hugging Face folder, or a hub id ("meta-llama/Llama-3.1-8B") that is looked up under HF_HUB_CACHE, HF_HOME
-// or ~/.cache/huggingface. kDummy needs config.json only (or the folder itself with it). Throws Error naming what is missing.
+// path: a .gguf file, a Hugging Face folder, or a hub id ("meta-llama/Llama-3.1-8B") that is looked up under
+// HF_HUB_CACHE, HF_HOME or ~/.cache/huggingface. kDummy needs config.json only (or the folder itself with it). Throws
+// Error naming what is missing.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path, LoadFormat format, uint64_t seed = 0);
 
-// The embedded default model, used when none is named: $QUIRE_DEFAULT_MODEL, else what ./quickstart put into the cache, else /usr/share/quire.
+// The embedded default model, used when none is named: $QUIRE_DEFAULT_MODEL, else what ./quickstart put into the cache,
+// else /usr/share/quire.
 std::string default_model_path();
 
-// Where a model name leads on this disk: the file or folder. Throws Error(kNotFound) with one line that says how to fetch it.
+// Where a model name leads on this disk: the file or folder. Throws Error(kNotFound) with one line that says how to
+// fetch it.
 std::string resolve_model_path(const std::string& model);
 
 }  // namespace quire

@@ -36,7 +36,8 @@ void fill_dummy(uint64_t key, int64_t first, int64_t n, DType dtype, void* dst) 
     case DType::kBF16:
       for (int64_t i = 0; i < n; ++i) static_cast<uint16_t*>(dst)[i] = f32_to_bf16(element(key, first + i));
       return;
-    default: throw std::logic_error("dummy weights are F32, F16 or BF16");
+    default:
+      throw std::logic_error("dummy weights are F32, F16 or BF16");
   }
 }
 

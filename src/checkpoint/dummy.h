@@ -1,5 +1,6 @@
 #pragma once
-// Made-up weights: uniform in +-1e-3 from a counter hash of (seed, tensor name, element index), so any split of the work gives the same.
+// Made-up weights: uniform in +-1e-3 from a counter hash of (seed, tensor name, element index), so any split of the
+// work gives the same.
 #include <cstdint>
 #include <string_view>
 

@@ -15,8 +15,9 @@
 namespace quire {
 namespace {
 
-constexpr std::array<std::string_view, 13> kTypeNames = {"uint8",  "int8", "uint16", "int16", "uint32", "int32", "float32",
-                                                         "bool", "string", "array", "uint64", "int64", "float64"};
+constexpr std::array<std::string_view, 13> kTypeNames = {"uint8",  "int8",    "uint16", "int16",  "uint32",
+                                                         "int32",  "float32", "bool",   "string", "array",
+                                                         "uint64", "int64",   "float64"};
 constexpr std::array<size_t, 13> kTypeSizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // 0: not of fixed size
 constexpr size_t kMaxKeyBytes = 65535;
 constexpr uint32_t kMaxDims = 4;
@@ -26,17 +27,28 @@ size_t type_size(GgufType type) { return kTypeSizes[static_cast<size_t>(type)]; 
 
 std::optional<DType> tensor_type(uint32_t id) {
   switch (id) {
-    case 0: return DType::kF32;
-    case 1: return DType::kF16;
-    case 2: return DType::kQ4_0;
-    case 3: return DType::kQ4_1;
-    case 8: return DType::kQ8_0;
-    case 14: return DType::kQ6_K;
-    case 24: return DType::kI8;
-    case 26: return DType::kI32;
-    case 27: return DType::kI64;
-    case 30: return DType::kBF16;
-    default: return std::nullopt;
+    case 0:
+      return DType::kF32;
+    case 1:
+      return DType::kF16;
+    case 2:
+      return DType::kQ4_0;
+    case 3:
+      return DType::kQ4_1;
+    case 8:
+      return DType::kQ8_0;
+    case 14:
+      return DType::kQ6_K;
+    case 24:
+      return DType::kI8;
+    case 26:
+      return DType::kI32;
+    case 27:
+      return DType::kI64;
+    case 30:
+      return DType::kBF16;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -50,19 +62,27 @@ T load(const std::byte* p) {
 // The value of one integer element; nullopt where it doesn't fit int64.
 std::optional<int64_t> load_integer(GgufType type, const std::byte* p) {
   switch (type) {
-    case GgufType::kU8: return load<uint8_t>(p);
-    case GgufType::kI8: return load<int8_t>(p);
-    case GgufType::kU16: return load<uint16_t>(p);
-    case GgufType::kI16: return load<int16_t>(p);
-    case GgufType::kU32: return load<uint32_t>(p);
-    case GgufType::kI32: return load<int32_t>(p);
-    case GgufType::kI64: return load<int64_t>(p);
+    case GgufType::kU8:
+      return load<uint8_t>(p);
+    case GgufType::kI8:
+      return load<int8_t>(p);
+    case GgufType::kU16:
+      return load<uint16_t>(p);
+    case GgufType::kI16:
+      return load<int16_t>(p);
+    case GgufType::kU32:
+      return load<uint32_t>(p);
+    case GgufType::kI32:
+      return load<int32_t>(p);
+    case GgufType::kI64:
+      return load<int64_t>(p);
     case GgufType::kU64: {
       const auto value = load<uint64_t>(p);
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
       return static_cast<int64_t>(value);
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -73,7 +93,8 @@ class GgufFile::Cursor {
   explicit Cursor(const GgufFile& file) : file_(file), p_(file.bytes_.data()), left_(file.bytes_.size()) {}
 
   const std::byte* take(uint64_t n, std::string_view what) {
-    if (n > left_) throw file_.error(fmt::format("{} of {} bytes at offset {} passes the end of the file", what, n, offset()));
+    if (n > left_)
+      throw file_.error(fmt::format("{} of {} bytes at offset {} passes the end of the file", what, n, offset()));
     const std::byte* p = p_;
     p_ += n;
     left_ -= n;
@@ -101,18 +122,22 @@ class GgufFile::Cursor {
   uint64_t left_;
 };
 
-Error GgufFile::error(const std::string& what) const { return invalid_argument(fmt::format("{}: {}", name_, what), "model"); }
+Error GgufFile::error(const std::string& what) const {
+  return invalid_argument(fmt::format("{}: {}", name_, what), "model");
+}
 
 GgufFile::GgufFile(std::span<const std::byte> bytes, std::string name) : bytes_(bytes), name_(std::move(name)) {
   Cursor cursor(*this);
-  if (bytes.size() < 4 || std::memcmp(cursor.take(4, "magic"), "GGUF", 4) != 0) throw error("not a GGUF file: it does not start with 'GGUF'");
+  if (bytes.size() < 4 || std::memcmp(cursor.take(4, "magic"), "GGUF", 4) != 0)
+    throw error("not a GGUF file: it does not start with 'GGUF'");
   const auto version = cursor.number<uint32_t>("version");
   if ((version & 0xffff) == 0) throw error("a big-endian GGUF file; only little-endian ones are read");
   if (version != 2 && version != 3) throw error(fmt::format("GGUF version {}; versions 2 and 3 are read", version));
   const auto tensors = cursor.number<uint64_t>("tensor count"), keys = cursor.number<uint64_t>("key count");
   for (uint64_t i = 0; i < keys; ++i) {
     const std::string_view key = cursor.string("key");
-    if (key.size() > kMaxKeyBytes) throw error(fmt::format("a key of {} bytes; at most {} are allowed", key.size(), kMaxKeyBytes));
+    if (key.size() > kMaxKeyBytes)
+      throw error(fmt::format("a key of {} bytes; at most {} are allowed", key.size(), kMaxKeyBytes));
     const Value value = read_value(cursor, key);
     if (!values_.emplace(std::string(key), value).second) throw error(fmt::format("key {} is there twice", key));
   }
@@ -137,7 +162,8 @@ GgufFile::Value GgufFile::read_value(Cursor& cursor, std::string_view key) {
     pass_strings(value.count);
   } else {
     uint64_t size;
-    if (__builtin_mul_overflow(value.count, type_size(value.element), &size)) size = std::numeric_limits<uint64_t>::max();
+    if (__builtin_mul_overflow(value.count, type_size(value.element), &size))
+      size = std::numeric_limits<uint64_t>::max();
     cursor.take(size, key);
   }
   value.size = cursor.offset() - begin;
@@ -163,7 +189,8 @@ void GgufFile::read_tensors(Cursor& cursor, uint64_t count) {
     const std::string_view name = cursor.string("tensor name");
     if (!names.insert(name).second) throw error(fmt::format("tensor {} is there twice", name));
     const auto dims = cursor.number<uint32_t>("tensor dimensions");
-    if (dims < 1 || dims > kMaxDims) throw error(fmt::format("tensor {} has {} dimensions; 1 to {} are read", name, dims, kMaxDims));
+    if (dims < 1 || dims > kMaxDims)
+      throw error(fmt::format("tensor {} has {} dimensions; 1 to {} are read", name, dims, kMaxDims));
     GgufTensor tensor{{std::string(name), DType::kF32, {}}, nullptr};
     int64_t elements = 1;
     for (uint32_t d = 0; d < dims; ++d) {
@@ -176,12 +203,13 @@ void GgufFile::read_tensors(Cursor& cursor, uint64_t count) {
     const auto type_id = cursor.number<uint32_t>("tensor type");
     const std::optional<DType> dtype = tensor_type(type_id);
     if (!dtype) {
-      throw error(fmt::format("tensor {} has type {}; F32, F16, BF16, Q8_0, Q4_0, Q4_1 and Q6_K are supported", name, type_id));
+      throw error(
+          fmt::format("tensor {} has type {}; F32, F16, BF16, Q8_0, Q4_0, Q4_1 and Q6_K are supported", name, type_id));
     }
     tensor.info.dtype = *dtype;
     if (tensor.info.shape.back() % block_elements(*dtype) != 0) {
-      throw error(fmt::format("tensor {} has rows of {} elements, no whole number of {} blocks of {}", name, tensor.info.shape.back(),
-                              dtype_name(*dtype), block_elements(*dtype)));
+      throw error(fmt::format("tensor {} has rows of {} elements, no whole number of {} blocks of {}", name,
+                              tensor.info.shape.back(), dtype_name(*dtype), block_elements(*dtype)));
     }
     int64_t size;
     if (__builtin_mul_overflow(elements / block_elements(*dtype), block_bytes(*dtype), &size)) {
@@ -202,8 +230,10 @@ void GgufFile::read_tensors(Cursor& cursor, uint64_t count) {
   for (size_t i = 0; i < places.size(); ++i) {
     order[i] = i;
     if (places[i].size > available || places[i].offset > available - places[i].size) {
-      throw error(fmt::format("tensor {} ({} bytes at offset {}) passes the end of the file: {} bytes of data are there; is the file cut short?",
-                              tensors_[i].info.name, places[i].size, places[i].offset, available));
+      throw error(
+          fmt::format("tensor {} ({} bytes at offset {}) passes the end of the file: {} bytes of data are there; is "
+                      "the file cut short?",
+                      tensors_[i].info.name, places[i].size, places[i].offset, available));
     }
     tensors_[i].data = bytes_.data() + data_begin + places[i].offset;
   }
@@ -211,7 +241,8 @@ void GgufFile::read_tensors(Cursor& cursor, uint64_t count) {
   for (size_t i = 1; i < order.size(); ++i) {
     const Place& before = places[order[i - 1]];
     if (places[order[i]].offset < before.offset + before.size) {
-      throw error(fmt::format("tensors {} and {} overlap", tensors_[order[i - 1]].info.name, tensors_[order[i]].info.name));
+      throw error(
+          fmt::format("tensors {} and {} overlap", tensors_[order[i - 1]].info.name, tensors_[order[i]].info.name));
     }
   }
 }
@@ -223,13 +254,15 @@ const GgufFile::Value* GgufFile::find(std::string_view key) const {
 
 Error GgufFile::wrong_type(std::string_view key, const Value& value, std::string_view wanted) const {
   const bool array = value.type == GgufType::kArray;
-  return error(fmt::format("key {} is {}{}; {} is needed", key, array ? "an array of " : "", type_name(value.element), wanted));
+  return error(
+      fmt::format("key {} is {}{}; {} is needed", key, array ? "an array of " : "", type_name(value.element), wanted));
 }
 
 const GgufFile::Value* GgufFile::find_array(std::string_view key, std::initializer_list<GgufType> elements) const {
   const Value* value = find(key);
   if (value == nullptr) return nullptr;
-  const bool fits = value->type == GgufType::kArray && std::find(elements.begin(), elements.end(), value->element) != elements.end();
+  const bool fits =
+      value->type == GgufType::kArray && std::find(elements.begin(), elements.end(), value->element) != elements.end();
   if (!fits) throw wrong_type(key, *value, fmt::format("an array of {}", type_name(*elements.begin())));
   return value;
 }

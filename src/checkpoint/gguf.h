@@ -1,7 +1,7 @@
 #pragma once
-// The GGUF container (versions 2 and 3, little-endian): typed metadata and a table of tensors. The file is untrusted: every read is checked
-// against what is left, sizes are multiplied with overflow checks, nothing is allocated by a count that the file merely claims.
-// Source: the GGUF specification in ggml's docs.
+// The GGUF container (versions 2 and 3, little-endian): typed metadata and a table of tensors. The file is untrusted:
+// every read is checked against what is left, sizes are multiplied with overflow checks, nothing is allocated by a
+// count that the file merely claims. Source: the GGUF specification in ggml's docs.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -19,7 +19,7 @@ namespace quire {
 enum class GgufType : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
 
 struct GgufTensor {
-  TensorInfo info;         // name as in the file, shape outermost first
+  TensorInfo info;  // name as in the file, shape outermost first
   const std::byte* data;
 };
 

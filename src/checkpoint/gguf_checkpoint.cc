@@ -16,11 +16,13 @@ namespace {
 // A GGUF tensor name in Hugging Face's words; empty = not a Llama weight.
 std::string hugging_face_name(std::string_view name) {
   static const std::unordered_map<std::string_view, std::string_view> kGlobal = {
-      {"token_embd.weight", "model.embed_tokens.weight"}, {"output_norm.weight", "model.norm.weight"}, {"output.weight", "lm_head.weight"}};
+      {"token_embd.weight", "model.embed_tokens.weight"},
+      {"output_norm.weight", "model.norm.weight"},
+      {"output.weight", "lm_head.weight"}};
   static const std::unordered_map<std::string_view, std::string_view> kLayer = {
-      {"attn_norm", "input_layernorm"},       {"attn_q", "self_attn.q_proj"},  {"attn_k", "self_attn.k_proj"},
-      {"attn_v", "self_attn.v_proj"},         {"attn_output", "self_attn.o_proj"}, {"ffn_norm", "post_attention_layernorm"},
-      {"ffn_gate", "mlp.gate_proj"},          {"ffn_up", "mlp.up_proj"},       {"ffn_down", "mlp.down_proj"}};
+      {"attn_norm", "input_layernorm"}, {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
+      {"attn_v", "self_attn.v_proj"},   {"attn_output", "self_attn.o_proj"}, {"ffn_norm", "post_attention_layernorm"},
+      {"ffn_gate", "mlp.gate_proj"},    {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"}};
   if (const auto it = kGlobal.find(name); it != kGlobal.end()) return std::string(it->second);
   if (name.substr(0, 4) != "blk.") return {};
   const size_t number_end = name.find('.', 4), part_end = name.rfind('.');
@@ -34,7 +36,8 @@ class GgufCheckpoint final : public Checkpoint {
  public:
   explicit GgufCheckpoint(const std::string& path) : file_(path), gguf_(file_.bytes(), path) {
     const std::string_view architecture = required_string("general.architecture");
-    if (architecture != "llama") throw gguf_.error(fmt::format("architecture {} is not supported; there is: llama", architecture));
+    if (architecture != "llama")
+      throw gguf_.error(fmt::format("architecture {} is not supported; there is: llama", architecture));
     read_config();
     for (const GgufTensor& tensor : gguf_.tensors()) {
       const std::string name = hugging_face_name(tensor.info.name);
@@ -149,8 +152,9 @@ class GgufCheckpoint final : public Checkpoint {
     config_.rope.theta = gguf_.number("llama.rope.freq_base").value_or(10000.0);
     const auto rotated = gguf_.integer("llama.rope.dimension_count");
     if (rotated && *rotated != config_.head_dim) {
-      throw gguf_.error(fmt::format("llama.rope.dimension_count is {}, the head size {}: partial rotation is not supported", *rotated,
-                                    config_.head_dim));
+      throw gguf_.error(
+          fmt::format("llama.rope.dimension_count is {}, the head size {}: partial rotation is not supported", *rotated,
+                      config_.head_dim));
     }
     const std::string_view scaling = gguf_.string("llama.rope.scaling.type").value_or("none");
     if (scaling == "linear") {
@@ -163,7 +167,8 @@ class GgufCheckpoint final : public Checkpoint {
       if (tensor.info.name == "token_embd.weight") config_.vocab_size = tensor.info.shape[0];
     }
     if (config_.vocab_size == 0) throw gguf_.error("tensor token_embd.weight is missing");
-    if (const auto bos = gguf_.integer("tokenizer.ggml.bos_token_id")) config_.bos_token_id = static_cast<int32_t>(*bos);
+    if (const auto bos = gguf_.integer("tokenizer.ggml.bos_token_id"))
+      config_.bos_token_id = static_cast<int32_t>(*bos);
     for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
       if (gguf_.has(key)) config_.eos_token_ids.push_back(token_id(key, static_cast<size_t>(config_.vocab_size)));
     }
@@ -172,13 +177,14 @@ class GgufCheckpoint final : public Checkpoint {
 
   void read_rope_factors(const GgufTensor& tensor) {
     if (tensor.info.elements() != config_.head_dim / 2) {
-      throw gguf_.error(fmt::format("rope_freqs.weight has {} elements, head size {} asks for {}", tensor.info.elements(), config_.head_dim,
-                                    config_.head_dim / 2));
+      throw gguf_.error(fmt::format("rope_freqs.weight has {} elements, head size {} asks for {}",
+                                    tensor.info.elements(), config_.head_dim, config_.head_dim / 2));
     }
     config_.rope.freq_factors.resize(static_cast<size_t>(tensor.info.elements()));
     dequantize(tensor.info.dtype, tensor.data, config_.rope.freq_factors.data(), tensor.info.elements());
     for (const float factor : config_.rope.freq_factors) {
-      if (!std::isfinite(factor) || factor <= 0.0f) throw gguf_.error(fmt::format("rope_freqs.weight holds {}", factor));
+      if (!std::isfinite(factor) || factor <= 0.0f)
+        throw gguf_.error(fmt::format("rope_freqs.weight holds {}", factor));
     }
   }
 
@@ -188,7 +194,9 @@ class GgufCheckpoint final : public Checkpoint {
     for (size_t i = 0; i < v.token_types.size(); ++i) {
       if (v.token_types[i] != kByte) continue;
       const std::string& token = v.tokens[i];
-      const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f'); };
+      const auto hex = [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
+      };
       if (token.size() != 6 || token.compare(0, 3, "<0x") != 0 || !hex(token[3]) || !hex(token[4]) || token[5] != '>') {
         throw gguf_.error(fmt::format("token {} is a byte token but is spelled '{}', not <0x00> to <0xFF>", i, token));
       }

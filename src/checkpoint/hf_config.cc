@@ -67,7 +67,8 @@ class Fields {
     const Json* value = find(key);
     if (value == nullptr) return result;
     for (const Json& id : value->is_array() ? *value : Json::array({*value})) {
-      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX) throw refuse(key, "holds something that is no token id");
+      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX)
+        throw refuse(key, "holds something that is no token id");
       result.push_back(id.get<int32_t>());
     }
     return result;
@@ -109,11 +110,14 @@ void check_config_numbers(const ModelConfig& config, const std::string& path) {
   check("rope factor", config.rope.factor, config.rope.factor > 0);
   check("low_freq_factor", config.rope.low_freq_factor, config.rope.low_freq_factor > 0);
   check("high_freq_factor", config.rope.high_freq_factor, config.rope.high_freq_factor > config.rope.low_freq_factor);
-  if (config.head_dim % 2 != 0) throw invalid_argument(fmt::format("{}: head_dim {} is odd", path, config.head_dim), "head_dim");
+  if (config.head_dim % 2 != 0)
+    throw invalid_argument(fmt::format("{}: head_dim {} is odd", path, config.head_dim), "head_dim");
   constexpr int64_t kMaxLayers = 10000, kMaxHeadSize = 65536;
-  if (config.layers > kMaxLayers) throw invalid_argument(fmt::format("{}: {} layers; at most {} are read", path, config.layers, kMaxLayers));
+  if (config.layers > kMaxLayers)
+    throw invalid_argument(fmt::format("{}: {} layers; at most {} are read", path, config.layers, kMaxLayers));
   if (config.head_dim > kMaxHeadSize || config.heads > kMaxHeadSize) {
-    throw invalid_argument(fmt::format("{}: {} heads of {}; at most {} of {} are read", path, config.heads, config.head_dim, kMaxHeadSize, kMaxHeadSize));
+    throw invalid_argument(fmt::format("{}: {} heads of {}; at most {} of {} are read", path, config.heads,
+                                       config.head_dim, kMaxHeadSize, kMaxHeadSize));
   }
 }
 
@@ -122,7 +126,8 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
   const Fields fields(json, path);
   ModelConfig config;
   const Json* architectures = fields.find("architectures");
-  if (architectures == nullptr || !architectures->is_array() || architectures->empty() || !(*architectures)[0].is_string()) {
+  if (architectures == nullptr || !architectures->is_array() || architectures->empty() ||
+      !(*architectures)[0].is_string()) {
     throw fields.refuse("architectures", "is missing");
   }
   config.architecture = (*architectures)[0].get<std::string>();

@@ -27,8 +27,10 @@ class HuggingFaceFolder : public Checkpoint {
   explicit HuggingFaceFolder(std::string folder) : folder_(std::move(folder)) {
     const fs::path config = fs::path(folder_) / "config.json";
     if (!fs::exists(config)) {
-      throw invalid_argument(fmt::format("{} has no config.json: it is neither a Hugging Face model folder nor does it hold one GGUF file", folder_),
-                             "model");
+      throw invalid_argument(
+          fmt::format("{} has no config.json: it is neither a Hugging Face model folder nor does it hold one GGUF file",
+                      folder_),
+          "model");
     }
     config_ = parse_hf_config(read_text_file(config.string(), kMaxConfigBytes), config.string());
     const std::string generation_path = (fs::path(folder_) / "generation_config.json").string();
@@ -53,7 +55,8 @@ class HuggingFaceFolder : public Checkpoint {
     if (files.chat_template.empty() && !files.tokenizer_config_json.empty()) {
       const auto json = nlohmann::json::parse(files.tokenizer_config_json, nullptr, false);
       if (json.is_discarded()) throw invalid_argument(folder_ + "/tokenizer_config.json is not JSON", "model");
-      files.chat_template = default_template(json.is_object() && json.contains("chat_template") ? json["chat_template"] : nlohmann::json());
+      files.chat_template = default_template(json.is_object() && json.contains("chat_template") ? json["chat_template"]
+                                                                                                : nlohmann::json());
     }
     return files;
   }
@@ -77,19 +80,24 @@ class HuggingFaceFolder : public Checkpoint {
 class SafetensorsCheckpoint final : public HuggingFaceFolder {
  public:
   explicit SafetensorsCheckpoint(const std::string& folder) : HuggingFaceFolder(folder) {
-    const fs::path index = fs::path(folder) / "model.safetensors.index.json", single = fs::path(folder) / "model.safetensors";
+    const fs::path index = fs::path(folder) / "model.safetensors.index.json",
+                   single = fs::path(folder) / "model.safetensors";
     if (fs::exists(index)) {
       open_shards(index);
     } else if (fs::exists(single)) {
       open_file(single.string());
     } else {
-      throw invalid_argument(fmt::format("{} has neither model.safetensors nor model.safetensors.index.json (dummy weights: --load-format dummy)",
-                                         folder),
-                             "model");
+      throw invalid_argument(
+          fmt::format(
+              "{} has neither model.safetensors nor model.safetensors.index.json (dummy weights: --load-format dummy)",
+              folder),
+          "model");
     }
     // A head in the file counts for nothing where the config ties it (transformers does the same).
     if (!config_.tie_word_embeddings && find("lm_head.weight") == nullptr) {
-      throw invalid_argument(fmt::format("{}: tensor lm_head.weight is missing and tie_word_embeddings is false", folder), "lm_head.weight");
+      throw invalid_argument(
+          fmt::format("{}: tensor lm_head.weight is missing and tie_word_embeddings is false", folder),
+          "lm_head.weight");
     }
   }
 
@@ -131,22 +139,28 @@ class SafetensorsCheckpoint final : public HuggingFaceFolder {
     }
     std::map<std::string, int> shards;
     for (const auto& [tensor, shard] : json["weight_map"].items()) {
-      if (!shard.is_string()) throw invalid_argument(fmt::format("{}: the file of {} is not a string", index.string(), tensor), "weight_map");
+      if (!shard.is_string())
+        throw invalid_argument(fmt::format("{}: the file of {} is not a string", index.string(), tensor), "weight_map");
       const fs::path name(shard.get<std::string>());
       if (name.has_parent_path()) {
-        throw invalid_argument(fmt::format("{}: {} is not a file name of this folder", index.string(), name.string()), "weight_map");
+        throw invalid_argument(fmt::format("{}: {} is not a file name of this folder", index.string(), name.string()),
+                               "weight_map");
       }
       shards[name.string()] = 0;
     }
     for (const auto& [name, unused] : shards) {
       const fs::path path = index.parent_path() / name;
-      if (!fs::exists(path)) throw invalid_argument(fmt::format("{} names {}, which is not there", index.string(), name), "weight_map");
+      if (!fs::exists(path))
+        throw invalid_argument(fmt::format("{} names {}, which is not there", index.string(), name), "weight_map");
       open_file(path.string());
     }
     for (const auto& [tensor, shard] : json["weight_map"].items()) {
       const auto it = tensors_.find(tensor);
-      const bool right = it != tensors_.end() && fs::path(it->second.file->path()).filename() == shard.get<std::string>();
-      if (!right) throw invalid_argument(fmt::format("{}: tensor {} is not in {}", index.string(), tensor, shard.get<std::string>()), "weight_map");
+      const bool right =
+          it != tensors_.end() && fs::path(it->second.file->path()).filename() == shard.get<std::string>();
+      if (!right)
+        throw invalid_argument(
+            fmt::format("{}: tensor {} is not in {}", index.string(), tensor, shard.get<std::string>()), "weight_map");
     }
   }
 
@@ -159,7 +173,8 @@ class DummyCheckpoint final : public HuggingFaceFolder {
  public:
   DummyCheckpoint(const std::string& folder, uint64_t seed) : HuggingFaceFolder(folder), seed_(seed) {
     dtype_ = config_.dtype == "float32" ? DType::kF32 : config_.dtype == "float16" ? DType::kF16 : DType::kBF16;
-    const int64_t hidden = config_.hidden_size, q = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
+    const int64_t hidden = config_.hidden_size, q = config_.heads * config_.head_dim,
+                  kv = config_.kv_heads * config_.head_dim;
     const int64_t inner = config_.intermediate_size;
     add("model.embed_tokens.weight", {config_.vocab_size, hidden});
     add("model.norm.weight", {hidden});
@@ -182,7 +197,8 @@ class DummyCheckpoint final : public HuggingFaceFolder {
     const auto it = tensors_.find(name);
     return it == tensors_.end() ? nullptr : &it->second;
   }
-  const std::byte* rows(const TensorInfo& tensor, int64_t row, int64_t rows, std::vector<std::byte>& scratch) const override {
+  const std::byte* rows(const TensorInfo& tensor, int64_t row, int64_t rows,
+                        std::vector<std::byte>& scratch) const override {
     const int64_t elements = tensor.elements() / tensor.shape[0];
     scratch.resize(static_cast<size_t>(rows * elements * block_bytes(tensor.dtype)));
     fill_dummy(dummy_key(seed_, tensor.name), row * elements, rows * elements, tensor.dtype, scratch.data());

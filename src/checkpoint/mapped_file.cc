@@ -26,7 +26,8 @@ struct Descriptor {
 
   size_t regular_size(const std::string& path) const {
     struct stat info {};
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) throw invalid_argument(fmt::format("{} is not a regular file", path), "model");
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+      throw invalid_argument(fmt::format("{} is not a regular file", path), "model");
     return static_cast<size_t>(info.st_size);
   }
   int fd;
@@ -39,7 +40,8 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   size_ = file.regular_size(path_);
   if (size_ == 0) return;
   void* data = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
-  if (data == MAP_FAILED) throw Error(ErrorKind::kResourceExhausted, fmt::format("can't map {}: {}", path_, std::strerror(errno)), "model");
+  if (data == MAP_FAILED)
+    throw Error(ErrorKind::kResourceExhausted, fmt::format("can't map {}: {}", path_, std::strerror(errno)), "model");
   data_ = static_cast<const std::byte*>(data);
   madvise(data, size_, MADV_WILLNEED);
 }
@@ -59,7 +61,8 @@ void MappedFile::drop_pages(const std::byte* begin, size_t size) const {
 std::string read_text_file(const std::string& path, size_t limit) {
   const Descriptor file(path);
   const size_t size = file.regular_size(path);
-  if (size > limit) throw invalid_argument(fmt::format("{} has {} bytes; at most {} are read", path, size, limit), "model");
+  if (size > limit)
+    throw invalid_argument(fmt::format("{} has {} bytes; at most {} are read", path, size, limit), "model");
   std::string text(size, '\0');
   size_t done = 0;
   while (done < size) {

@@ -9,7 +9,7 @@ namespace quire {
 
 struct RopeConfig {
   double theta = 10000.0;
-  bool interleaved = false;  // pairs (2i, 2i+1) as in GGUF's llama files; else (i, i + head_dim/2)
+  bool interleaved = false;      // pairs (2i, 2i+1) as in GGUF's llama files; else (i, i + head_dim/2)
   std::string type = "default";  // default, linear, llama3
   double factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;
@@ -27,13 +27,14 @@ struct ModelConfig {
   bool attention_bias = false, mlp_bias = false;
   std::string hidden_act = "silu";
   RopeConfig rope;
-  std::string dtype;  // the checkpoint's: "float32", "float16", "bfloat16"; "quantized" where linears are block-quantized
+  std::string
+      dtype;  // the checkpoint's: "float32", "float16", "bfloat16"; "quantized" where linears are block-quantized
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
 };
 
-// inv_freq[head_dim/2] with scaling applied. Sources: RoPE (arXiv 2104.09864), linear interpolation (arXiv 2306.15595), and the
-// llama3 rule of Llama 3.1.
+// inv_freq[head_dim/2] with scaling applied. Sources: RoPE (arXiv 2104.09864), linear interpolation (arXiv 2306.15595),
+// and the llama3 rule of Llama 3.1.
 std::vector<float> rope_inv_freq(const RopeConfig& rope, int64_t head_dim);
 
 }  // namespace quire

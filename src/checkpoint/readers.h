@@ -8,7 +8,8 @@
 
 namespace quire {
 
-constexpr int64_t kMaxModelSize = int64_t{1} << 31;  // no dimension of a model comes near it; products of two still fit 64 bits
+constexpr int64_t kMaxModelSize = int64_t{1}
+                                  << 31;  // no dimension of a model comes near it; products of two still fit 64 bits
 
 inline void check_size(int64_t value, const Error& error) {
   if (value < 1 || value > kMaxModelSize) throw error;

@@ -7,9 +7,11 @@
 namespace quire {
 namespace {
 
-// Llama 3.1: wavelengths longer than the original context are stretched by `factor`, short ones are kept, those between are blended.
+// Llama 3.1: wavelengths longer than the original context are stretched by `factor`, short ones are kept, those between
+// are blended.
 double llama3_frequency(double frequency, const RopeConfig& rope) {
-  const double wavelength = 2.0 * std::numbers::pi / frequency, context = static_cast<double>(rope.original_max_position);
+  const double wavelength = 2.0 * std::numbers::pi / frequency,
+               context = static_cast<double>(rope.original_max_position);
   if (wavelength < context / rope.high_freq_factor) return frequency;
   if (wavelength > context / rope.low_freq_factor) return frequency / rope.factor;
   const double smooth = (context / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
@@ -27,7 +29,8 @@ std::vector<float> rope_inv_freq(const RopeConfig& rope, int64_t head_dim) {
     } else if (rope.type == "llama3") {
       frequency = llama3_frequency(frequency, rope);
     } else if (rope.type != "default") {
-      throw invalid_argument("rope scaling of type " + rope.type + " is not supported; there are default, linear and llama3", "rope_type");
+      throw invalid_argument(
+          "rope scaling of type " + rope.type + " is not supported; there are default, linear and llama3", "rope_type");
     }
     if (!rope.freq_factors.empty()) frequency /= static_cast<double>(rope.freq_factors.at(i));
     inv_freq[i] = static_cast<float>(frequency);

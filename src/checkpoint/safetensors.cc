@@ -25,7 +25,8 @@ std::optional<DType> safetensors_dtype(std::string_view name) {
   if (name == "F8_E5M2") return DType::kF8E5M2;
   if (name == "I8" || name == "U8" || name == "BOOL") return DType::kI8;
   if (name == "I32" || name == "U32") return DType::kI32;
-  if (name == "I64" || name == "U64" || name == "F64") return DType::kI64;  // as bytes only: no weight is of these types
+  if (name == "I64" || name == "U64" || name == "F64")
+    return DType::kI64;  // as bytes only: no weight is of these types
   return std::nullopt;
 }
 
@@ -35,7 +36,9 @@ struct Placed {
 };
 
 Placed read_entry(std::string_view key, simdjson::dom::object fields, const std::string& name) {
-  const auto refuse = [&](std::string_view what) { return invalid_argument(fmt::format("{}: tensor {}: {}", name, key, what), "model"); };
+  const auto refuse = [&](std::string_view what) {
+    return invalid_argument(fmt::format("{}: tensor {}: {}", name, key, what), "model");
+  };
   Placed placed{{{std::string(key), DType::kF32, {}}, nullptr}, 0, 0};
   std::string_view dtype;
   if (fields["dtype"].get_string().get(dtype) != simdjson::SUCCESS) throw refuse("dtype is missing");
@@ -49,11 +52,13 @@ Placed read_entry(std::string_view key, simdjson::dom::object fields, const std:
   for (const simdjson::dom::element element : shape) {
     uint64_t size = 0;
     if (element.get_uint64().get(size) != simdjson::SUCCESS) throw refuse("shape holds something that is no size");
-    if (__builtin_mul_overflow(elements, size, &elements) || size > static_cast<uint64_t>(INT64_MAX)) throw refuse("shape overflows");
+    if (__builtin_mul_overflow(elements, size, &elements) || size > static_cast<uint64_t>(INT64_MAX))
+      throw refuse("shape overflows");
     placed.entry.info.shape.push_back(static_cast<int64_t>(size));
   }
   uint64_t bytes;
-  if (__builtin_mul_overflow(elements, static_cast<uint64_t>(block_bytes(*known)), &bytes)) throw refuse("shape overflows");
+  if (__builtin_mul_overflow(elements, static_cast<uint64_t>(block_bytes(*known)), &bytes))
+    throw refuse("shape overflows");
 
   simdjson::dom::array offsets;
   if (fields["data_offsets"].get_array().get(offsets) != simdjson::SUCCESS || offsets.size() != 2 ||
@@ -62,7 +67,8 @@ Placed read_entry(std::string_view key, simdjson::dom::object fields, const std:
     throw refuse("data_offsets is no pair of offsets");
   }
   if (placed.end < placed.begin || placed.end - placed.begin != bytes) {
-    throw refuse(fmt::format("data_offsets [{}, {}] don't hold the {} bytes of its shape", placed.begin, placed.end, bytes));
+    throw refuse(
+        fmt::format("data_offsets [{}, {}] don't hold the {} bytes of its shape", placed.begin, placed.end, bytes));
   }
   return placed;
 }
@@ -70,11 +76,14 @@ Placed read_entry(std::string_view key, simdjson::dom::object fields, const std:
 }  // namespace
 
 std::vector<SafetensorsEntry> read_safetensors(std::span<const std::byte> bytes, const std::string& name) {
-  const auto refuse = [&](std::string_view what) { return invalid_argument(fmt::format("{}: {}", name, what), "model"); };
+  const auto refuse = [&](std::string_view what) {
+    return invalid_argument(fmt::format("{}: {}", name, what), "model");
+  };
   uint64_t header_bytes;
   if (bytes.size() < sizeof header_bytes) throw refuse("too short for a safetensors file");
   std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
-  if (header_bytes > kMaxHeaderBytes) throw refuse(fmt::format("header of {} bytes; at most {} are read", header_bytes, kMaxHeaderBytes));
+  if (header_bytes > kMaxHeaderBytes)
+    throw refuse(fmt::format("header of {} bytes; at most {} are read", header_bytes, kMaxHeaderBytes));
   if (header_bytes > bytes.size() - sizeof header_bytes) {
     throw refuse(fmt::format("header of {} bytes passes the end of the file", header_bytes));
   }
@@ -92,7 +101,8 @@ std::vector<SafetensorsEntry> read_safetensors(std::span<const std::byte> bytes,
   std::set<std::string_view> names;
   for (const simdjson::dom::key_value_pair field : header) {
     simdjson::dom::object fields;
-    if (field.value.get_object().get(fields) != simdjson::SUCCESS) throw refuse(fmt::format("{} is not an object", field.key));
+    if (field.value.get_object().get(fields) != simdjson::SUCCESS)
+      throw refuse(fmt::format("{} is not an object", field.key));
     if (field.key == "__metadata__") {
       for (const simdjson::dom::key_value_pair entry : fields) {
         if (!entry.value.is_string()) throw refuse(fmt::format("__metadata__.{} is not a string", entry.key));
@@ -104,21 +114,24 @@ std::vector<SafetensorsEntry> read_safetensors(std::span<const std::byte> bytes,
   }
 
   // In order of their places the tensors must follow each other without a gap, and fill the file.
-  std::stable_sort(tensors.begin(), tensors.end(),
-                   [](const Placed& a, const Placed& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::stable_sort(tensors.begin(), tensors.end(), [](const Placed& a, const Placed& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
   const std::byte* data = bytes.data() + sizeof header_bytes + header_bytes;
   uint64_t expected = 0;
   std::vector<SafetensorsEntry> entries;
   for (Placed& placed : tensors) {
     if (placed.begin != expected) {
-      throw refuse(fmt::format("tensor {} begins at {}, its neighbour ends at {}", placed.entry.info.name, placed.begin, expected));
+      throw refuse(fmt::format("tensor {} begins at {}, its neighbour ends at {}", placed.entry.info.name, placed.begin,
+                               expected));
     }
     expected = placed.end;
     placed.entry.data = data + placed.begin;
     entries.push_back(std::move(placed.entry));
   }
   const uint64_t available = bytes.size() - sizeof header_bytes - header_bytes;
-  if (expected != available) throw refuse(fmt::format("tensors take {} bytes, the file has {}; is it cut short?", expected, available));
+  if (expected != available)
+    throw refuse(fmt::format("tensors take {} bytes, the file has {}; is it cut short?", expected, available));
   return entries;
 }
 

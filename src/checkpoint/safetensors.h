@@ -1,6 +1,6 @@
 #pragma once
-// The header of one safetensors file: names, types, shapes and places of tensors. Checked as the reference reader does: the tensors tile the
-// data without holes or overlaps. Source: the safetensors format description.
+// The header of one safetensors file: names, types, shapes and places of tensors. Checked as the reference reader does:
+// the tensors tile the data without holes or overlaps. Source: the safetensors format description.
 #include <cstddef>
 #include <span>
 #include <string>

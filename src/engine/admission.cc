@@ -17,7 +17,8 @@ constexpr float kMaxBias = 100.0f;
 
 template <class T>
 [[noreturn]] void refuse(const char* param, const std::string& rule, T value) {
-  throw invalid_argument(fmt::format("{} must be {}, got {}. (parameter={}, value={})", param, rule, value, param, value), param);
+  throw invalid_argument(
+      fmt::format("{} must be {}, got {}. (parameter={}, value={})", param, rule, value, param, value), param);
 }
 
 void check_range(const char* param, double value, double low, double high, const char* rule) {
@@ -26,7 +27,9 @@ void check_range(const char* param, double value, double low, double high, const
 
 void check_token(const char* param, int64_t id, int32_t vocab_size) {
   if (id < 0 || id >= vocab_size) {
-    throw invalid_argument(fmt::format("{} contains token id {}, which is out of vocabulary: ids go from 0 to {}", param, id, vocab_size - 1), param);
+    throw invalid_argument(fmt::format("{} contains token id {}, which is out of vocabulary: ids go from 0 to {}",
+                                       param, id, vocab_size - 1),
+                           param);
   }
 }
 
@@ -36,7 +39,8 @@ void check_logprobs(const char* param, const std::optional<int32_t>& value, cons
   if (*value < -1) refuse(param, "non-negative or -1", *value);
   const int32_t wanted = *value == -1 ? limits.vocab_size : *value;
   if (wanted > limit) {
-    throw invalid_argument(fmt::format("Requested {} of {}, which is greater than max allowed: {}", param, wanted, limit), param);
+    throw invalid_argument(
+        fmt::format("Requested {} of {}, which is greater than max allowed: {}", param, wanted, limit), param);
   }
 }
 
@@ -59,12 +63,14 @@ void check_sampling(SamplingParams& params, const AdmissionLimits& limits) {
     bias = std::clamp(bias, -kMaxBias, kMaxBias);
   }
   for (const int32_t id : params.allowed_token_ids) check_token("allowed_token_ids", id, limits.vocab_size);
-  if (params.bad_words.size() > kMaxBadWords) refuse("bad_words", fmt::format("at most {} long", kMaxBadWords), params.bad_words.size());
+  if (params.bad_words.size() > kMaxBadWords)
+    refuse("bad_words", fmt::format("at most {} long", kMaxBadWords), params.bad_words.size());
   for (const auto& word : params.bad_words) {
     if (word.empty()) throw invalid_argument("bad_words cannot contain an empty string.", "bad_words");
     for (const int32_t id : word) check_token("bad_words", id, limits.vocab_size);
   }
-  if (params.stop.size() > kMaxStopStrings) refuse("stop", fmt::format("at most {} long", kMaxStopStrings), params.stop.size());
+  if (params.stop.size() > kMaxStopStrings)
+    refuse("stop", fmt::format("at most {} long", kMaxStopStrings), params.stop.size());
   for (const std::string& stop : params.stop) {
     if (stop.empty()) throw invalid_argument("stop cannot contain an empty string.", "stop");
   }
@@ -84,7 +90,8 @@ void admit_request(GenerateRequest& request, const AdmissionLimits& limits) {
   for (const int32_t id : request.prompt_ids) check_token("prompt", id, limits.vocab_size);
   if (params.max_tokens && *params.max_tokens < 0) refuse("max_tokens", "non-negative", *params.max_tokens);
   if (params.max_tokens && *params.max_tokens > limits.max_model_len) {
-    throw invalid_argument(fmt::format("max_tokens is too large: {}. This model's maximum context length is {} tokens. (parameter=max_tokens, value={})",
+    throw invalid_argument(fmt::format("max_tokens is too large: {}. This model's maximum context length is {} tokens. "
+                                       "(parameter=max_tokens, value={})",
                                        *params.max_tokens, limits.max_model_len, *params.max_tokens),
                            "max_tokens");
   }
@@ -92,7 +99,8 @@ void admit_request(GenerateRequest& request, const AdmissionLimits& limits) {
   const bool scores_only = params.max_tokens == 0;
   const int64_t room = limits.max_model_len - prompt;
   if (room < (scores_only ? 0 : 1)) {
-    throw invalid_argument(fmt::format("This model's maximum context length is {} tokens. However, your prompt contains {} input tokens, which leaves "
+    throw invalid_argument(fmt::format("This model's maximum context length is {} tokens. However, your prompt "
+                                       "contains {} input tokens, which leaves "
                                        "no room for output. Please reduce the length of the prompt.",
                                        limits.max_model_len, prompt),
                            "prompt");
@@ -100,14 +108,16 @@ void admit_request(GenerateRequest& request, const AdmissionLimits& limits) {
   params.max_tokens = std::min(params.max_tokens.value_or(room), room);
   if (params.min_tokens < 0) refuse("min_tokens", "non-negative", params.min_tokens);
   if (params.min_tokens > *params.max_tokens) {
-    throw invalid_argument(fmt::format("min_tokens must be less than or equal to max_tokens={}, got {}.", *params.max_tokens, params.min_tokens),
+    throw invalid_argument(fmt::format("min_tokens must be less than or equal to max_tokens={}, got {}.",
+                                       *params.max_tokens, params.min_tokens),
                            "min_tokens");
   }
   if (prompt + *params.max_tokens > limits.kv_tokens) {
-    throw invalid_argument(fmt::format("the prompt's {} tokens and max_tokens {} need more than the KV cache's {} tokens; raise "
-                                       "--kv-cache-memory-bytes or lower max_tokens",
-                                       prompt, *params.max_tokens, limits.kv_tokens),
-                           "max_tokens");
+    throw invalid_argument(
+        fmt::format("the prompt's {} tokens and max_tokens {} need more than the KV cache's {} tokens; raise "
+                    "--kv-cache-memory-bytes or lower max_tokens",
+                    prompt, *params.max_tokens, limits.kv_tokens),
+        "max_tokens");
   }
 }
 

@@ -8,7 +8,8 @@ namespace quire {
 
 class BlockTables {
  public:
-  BlockTables(int32_t rows, int64_t blocks_per_row) : stride_(blocks_per_row), table_(static_cast<size_t>(rows * blocks_per_row), -1) {
+  BlockTables(int32_t rows, int64_t blocks_per_row)
+      : stride_(blocks_per_row), table_(static_cast<size_t>(rows * blocks_per_row), -1) {
     for (int32_t row = rows; row > 0; --row) free_.push_back(row - 1);
   }
   int32_t take_row() {

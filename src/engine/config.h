@@ -8,7 +8,7 @@
 namespace quire {
 
 struct EngineConfig {
-  std::string model;  // .gguf file, folder or hub id; empty = the embedded default
+  std::string model;                           // .gguf file, folder or hub id; empty = the embedded default
   std::vector<std::string> served_model_name;  // empty = model as given
   std::string tokenizer;                       // empty = the model's own
   std::string dtype = "auto";                  // auto, float32, float, bfloat16 (half, float16 as bfloat16 are refused)
@@ -17,11 +17,11 @@ struct EngineConfig {
   uint64_t seed = 0;
   int64_t max_model_len = 0;  // 0 = the model's
   int32_t block_size = 16;
-  std::string kv_cache_dtype = "auto";   // auto, float32, float16, bfloat16
-  std::string kv_cache_layout = "plain"; // plain, shuffle
-  std::string attention_backend;         // empty = best
-  int64_t kv_cache_memory_bytes = 0;     // 0 = design.md section 5
-  int64_t num_gpu_blocks_override = 0;   // blocks, for tests; 0 = off
+  std::string kv_cache_dtype = "auto";    // auto, float32, float16, bfloat16
+  std::string kv_cache_layout = "plain";  // plain, shuffle
+  std::string attention_backend;          // empty = best
+  int64_t kv_cache_memory_bytes = 0;      // 0 = design.md section 5
+  int64_t num_gpu_blocks_override = 0;    // blocks, for tests; 0 = off
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   int64_t max_num_seqs = 256;
@@ -34,8 +34,8 @@ struct EngineConfig {
   bool numa_bind = false;
   std::vector<int> numa_bind_nodes;
   std::vector<std::string> numa_bind_cpus;
-  bool show_progress = false;              // bar on stderr while loading, if that is a terminal
-  bool log_stats = true;                   // the periodic line
+  bool show_progress = false;  // bar on stderr while loading, if that is a terminal
+  bool log_stats = true;       // the periodic line
 };
 
 }  // namespace quire

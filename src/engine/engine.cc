@@ -29,7 +29,8 @@ ComputeDType parse_dtype(const std::string& name) {
   if (name == "auto") return ComputeDType::kAuto;
   if (name == "float32" || name == "float") return ComputeDType::kF32;
   if (name == "bfloat16") return ComputeDType::kBF16;
-  throw invalid_argument(fmt::format("--dtype {} is not supported on the CPU; there are auto, float32 and bfloat16", name), "dtype");
+  throw invalid_argument(
+      fmt::format("--dtype {} is not supported on the CPU; there are auto, float32 and bfloat16", name), "dtype");
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(TokenizerFiles files) {
@@ -75,7 +76,8 @@ TextParts load_text(const Checkpoint& checkpoint, const EngineConfig& config) {
     try {
       parts.chat_template = std::make_unique<ChatTemplate>(source);
     } catch (const Error& error) {
-      log_warning(fmt::format("the model's chat template can't be used, chat requests will be refused: {}", error.what()));
+      log_warning(
+          fmt::format("the model's chat template can't be used, chat requests will be refused: {}", error.what()));
     }
   }
   return parts;
@@ -104,7 +106,8 @@ std::string gib(int64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<do
 
 std::string with_commas(int64_t n) {
   std::string digits = std::to_string(n);
-  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
   return digits;
 }
 
@@ -152,12 +155,14 @@ struct Engine::Impl {
 void Engine::Impl::fill_defaults() {
   const ModelConfig& model_config = checkpoint->config();
   if (config.max_model_len > model_config.max_position) {
-    throw invalid_argument(fmt::format("--max-model-len {} is greater than the model's {} positions", config.max_model_len, model_config.max_position),
+    throw invalid_argument(fmt::format("--max-model-len {} is greater than the model's {} positions",
+                                       config.max_model_len, model_config.max_position),
                            "max-model-len");
   }
   if (config.max_model_len <= 0) config.max_model_len = model_config.max_position;
   config.max_num_batched_tokens = std::min(config.max_num_batched_tokens, config.max_num_seqs * config.max_model_len);
-  if (!config.enable_chunked_prefill) config.max_num_batched_tokens = std::max(config.max_num_batched_tokens, config.max_model_len);
+  if (!config.enable_chunked_prefill)
+    config.max_num_batched_tokens = std::max(config.max_num_batched_tokens, config.max_model_len);
   config.max_num_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
   if (config.max_num_queued_reqs == 0) config.max_num_queued_reqs = kDefaultQueueLimit;
   if (config.served_model_name.empty()) config.served_model_name.push_back(config.model);
@@ -169,10 +174,12 @@ void Engine::Impl::make_cache() {
   const int64_t layers = model->config().layers;
   const int64_t blocks = plan_kv_blocks(config, group, layers, available_memory_bytes());
   const int64_t tokens = blocks * group.block_size;
-  log_info(fmt::format("memory: weights {}, KV cache {} ({} blocks of {} tokens, {})", gib(static_cast<int64_t>(model->weight_bytes())),
-                       gib(blocks * kv_block_bytes(group, layers)), blocks, group.block_size, dtype_name(group.kv_dtype)));
-  log_info(fmt::format("CPU KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x", with_commas(tokens),
-                       with_commas(config.max_model_len), static_cast<double>(tokens) / static_cast<double>(config.max_model_len)));
+  log_info(fmt::format("memory: weights {}, KV cache {} ({} blocks of {} tokens, {})",
+                       gib(static_cast<int64_t>(model->weight_bytes())), gib(blocks * kv_block_bytes(group, layers)),
+                       blocks, group.block_size, dtype_name(group.kv_dtype)));
+  log_info(fmt::format("CPU KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
+                       with_commas(tokens), with_commas(config.max_model_len),
+                       static_cast<double>(tokens) / static_cast<double>(config.max_model_len)));
   kv = std::make_unique<KvCache>(group, layers, blocks);
   std::random_device random;
   const uint64_t key = uint64_t{random()} << 32 | random();
@@ -189,7 +196,8 @@ Engine::Impl::Impl(EngineConfig c) : config(std::move(c)) {
     config.model = default_model_path();
     log_info(fmt::format("no --model given: using the default, {}", config.model));
   }
-  checkpoint = open_checkpoint(config.model, config.load_format == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto, config.seed);
+  checkpoint = open_checkpoint(config.model, config.load_format == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto,
+                               config.seed);
   fill_defaults();
 
   const Cpus cpus = choose_cpus(config);
@@ -210,8 +218,8 @@ Engine::Impl::Impl(EngineConfig c) : config(std::move(c)) {
   const bool narrow = dtype == ComputeDType::kAuto && checkpoint->config().dtype != "quantized";
   group.kv_dtype = parse_kv_dtype(config.kv_cache_dtype, narrow ? ComputeDType::kBF16 : dtype);
   backend = make_attention_backend(config.attention_backend, group);
-  log_info(fmt::format("Using {} attention backend, {} KV layout, {} kernels, {} threads", backend->name(), config.kv_cache_layout,
-                       cpu_isa_name(cpu_isa()), config.threads));
+  log_info(fmt::format("Using {} attention backend, {} KV layout, {} kernels, {} threads", backend->name(),
+                       config.kv_cache_layout, cpu_isa_name(cpu_isa()), config.threads));
   make_cache();
 
   SchedulerOptions scheduling;
@@ -222,15 +230,18 @@ Engine::Impl::Impl(EngineConfig c) : config(std::move(c)) {
   scheduling.prefix_caching = config.enable_prefix_caching;
   scheduling.priority = config.scheduling_policy == "priority";
   scheduler = std::make_unique<Scheduler>(scheduling, *pool, *tables);
-  runner = std::make_unique<Runner>(*model, *backend, group, *kv, *tables, *threads,
-                                    RunnerOptions{config.max_num_seqs, config.max_num_batched_tokens, config.max_num_seqs + kPromptLogprobRows});
+  runner = std::make_unique<Runner>(
+      *model, *backend, group, *kv, *tables, *threads,
+      RunnerOptions{config.max_num_seqs, config.max_num_batched_tokens, config.max_num_seqs + kPromptLogprobRows});
   log_info(fmt::format("memory: workspace {}", gib(static_cast<int64_t>(runner->workspace_bytes()))));
   metrics = std::make_unique<EngineMetrics>(model_name, config.max_model_len);
   metrics->impl().cache_config_labels = fmt::format(
-      "attention_backend=\"{}\",block_size=\"{}\",cache_dtype=\"{}\",enable_prefix_caching=\"{}\",kv_cache_layout=\"{}\",num_gpu_blocks=\"{}\"",
-      backend->name(), group.block_size, dtype_name(group.kv_dtype), config.enable_prefix_caching ? "True" : "False", config.kv_cache_layout,
-      kv->blocks());
-  loop = std::make_unique<EngineLoop>(EngineLoop::Options{config.max_model_len, config.log_stats}, *scheduler, *runner, *pool, *queue, *metrics);
+      "attention_backend=\"{}\",block_size=\"{}\",cache_dtype=\"{}\",enable_prefix_caching=\"{}\",kv_cache_layout=\"{}"
+      "\",num_gpu_blocks=\"{}\"",
+      backend->name(), group.block_size, dtype_name(group.kv_dtype), config.enable_prefix_caching ? "True" : "False",
+      config.kv_cache_layout, kv->blocks());
+  loop = std::make_unique<EngineLoop>(EngineLoop::Options{config.max_model_len, config.log_stats}, *scheduler, *runner,
+                                      *pool, *queue, *metrics);
   thread = std::thread([this] {
     threads->pin_caller();
     loop->run();
@@ -255,7 +266,8 @@ int64_t Engine::max_model_len() const { return impl_->config.max_model_len; }
 EngineMetrics& Engine::metrics() { return *impl_->metrics; }
 
 const Tokenizer& Engine::tokenizer() const {
-  if (!impl_->text.tokenizer) throw invalid_argument(fmt::format("model {} has no tokenizer; send token ids", impl_->model_name), "prompt");
+  if (!impl_->text.tokenizer)
+    throw invalid_argument(fmt::format("model {} has no tokenizer; send token ids", impl_->model_name), "prompt");
   return *impl_->text.tokenizer;
 }
 
@@ -266,14 +278,17 @@ std::shared_ptr<Generation> Engine::submit(GenerateRequest input) {
   if (impl.refusing) throw Error(ErrorKind::kUnavailable, "the server is shutting down");
   admit_request(input, impl.limits);
   if (impl.loop->open_requests() >= impl.config.max_num_queued_reqs + impl.config.max_num_seqs) {
-    throw Error(ErrorKind::kUnavailable, fmt::format("the queue is full: {} requests wait (--max-num-queued-reqs)", impl.config.max_num_queued_reqs));
+    throw Error(ErrorKind::kUnavailable, fmt::format("the queue is full: {} requests wait (--max-num-queued-reqs)",
+                                                     impl.config.max_num_queued_reqs));
   }
   auto request = std::make_unique<EngineRequest>();
   request->number = impl.next_number.fetch_add(1);
   request->arrival = EngineClock::now();
-  request->seed = input.params.seed ? static_cast<uint64_t>(*input.params.seed) : seed_of(impl.config.seed, request->number);
+  request->seed =
+      input.params.seed ? static_cast<uint64_t>(*input.params.seed) : seed_of(impl.config.seed, request->number);
   if (!input.params.ignore_eos) request->stop_ids = impl.model->config().eos_token_ids;
-  request->stop_ids.insert(request->stop_ids.end(), input.params.stop_token_ids.begin(), input.params.stop_token_ids.end());
+  request->stop_ids.insert(request->stop_ids.end(), input.params.stop_token_ids.begin(),
+                           input.params.stop_token_ids.end());
   if (input.id.empty()) input.id = fmt::format("request-{}", request->number);
   auto client = std::make_shared<GenerationState>(input.id, request->number, input.params.n, impl.queue);
   request->client = client;

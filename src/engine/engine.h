@@ -1,6 +1,6 @@
 #pragma once
-// The engine: model, tokenizer and template loaded once; one thread that schedules and runs steps. Everything else talks to it through
-// submit() and the Generation that it returns.
+// The engine: model, tokenizer and template loaded once; one thread that schedules and runs steps. Everything else
+// talks to it through submit() and the Generation that it returns.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -26,16 +26,18 @@ class Engine {
   const EngineConfig& config() const;  // with every default filled in
   const ModelConfig& model_config() const;
   const GenerationConfig& generation_config() const;  // as --generation-config says
-  const Tokenizer& tokenizer() const;             // throws Error if the checkpoint has none
-  const ChatTemplate* chat_template() const;      // null if the checkpoint has none
-  const std::string& model_name() const;          // first served name
+  const Tokenizer& tokenizer() const;                 // throws Error if the checkpoint has none
+  const ChatTemplate* chat_template() const;          // null if the checkpoint has none
+  const std::string& model_name() const;              // first served name
   int64_t max_model_len() const;
 
-  // Checks the request (engine/admission.h: the one validator of every entry) and queues it. Any thread. Throws Error: kInvalidArgument
-  // naming the parameter, the value and the limit; kUnavailable if the queue is full or the engine shuts down.
+  // Checks the request (engine/admission.h: the one validator of every entry) and queues it. Any thread. Throws Error:
+  // kInvalidArgument naming the parameter, the value and the limit; kUnavailable if the queue is full or the engine
+  // shuts down.
   std::shared_ptr<Generation> submit(GenerateRequest request);
 
-  // No new requests from now on; running ones may finish until the timeout, then they are aborted. Returns when the engine is idle.
+  // No new requests from now on; running ones may finish until the timeout, then they are aborted. Returns when the
+  // engine is idle.
   void shutdown(std::chrono::milliseconds timeout);
 
   bool healthy() const;  // false if a step hangs for 10 s with work queued, or the engine thread is gone

@@ -12,11 +12,14 @@ namespace {
 
 double seconds(EngineClock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-int64_t now_ms() { return std::chrono::duration_cast<std::chrono::milliseconds>(EngineClock::now().time_since_epoch()).count(); }
+int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(EngineClock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
-EngineLoop::EngineLoop(const Options& options, Scheduler& scheduler, Runner& runner, BlockPool& pool, EngineQueue& queue, EngineMetrics& metrics)
+EngineLoop::EngineLoop(const Options& options, Scheduler& scheduler, Runner& runner, BlockPool& pool,
+                       EngineQueue& queue, EngineMetrics& metrics)
     : options_(options), scheduler_(scheduler), runner_(runner), pool_(pool), queue_(queue), metrics_(metrics.impl()) {
   metrics_.total_blocks = pool.blocks();
   metrics_.free_blocks = pool.free_blocks();
@@ -161,7 +164,8 @@ void EngineLoop::hand_over(const Runner::Sampled& sampled) {
   if (may_stop && std::find(stop_ids.begin(), stop_ids.end(), event.token) != stop_ids.end()) {
     event.finish = FinishReason::kStop;
     // EOS counts as such even if it is named as a stop token, unless it is ignored.
-    const bool named = std::find(params.stop_token_ids.begin(), params.stop_token_ids.end(), event.token) != params.stop_token_ids.end();
+    const bool named = std::find(params.stop_token_ids.begin(), params.stop_token_ids.end(), event.token) !=
+                       params.stop_token_ids.end();
     if (named) event.stop_token_id = event.token;
   } else if (sequence.output_len() >= *params.max_tokens || sequence.length() >= options_.max_model_len) {
     event.finish = FinishReason::kLength;
@@ -190,7 +194,8 @@ void EngineLoop::record_finish(const Sequence& sequence, FinishReason reason) {
   metrics_.prefill_time.observe(seconds(sequence.first_token - sequence.first_scheduled));
   const double decode = seconds(sequence.last_token - sequence.first_token);
   metrics_.decode_time.observe(decode);
-  if (sequence.output_len() > 1) metrics_.time_per_output_token.observe(decode / static_cast<double>(sequence.output_len() - 1));
+  if (sequence.output_len() > 1)
+    metrics_.time_per_output_token.observe(decode / static_cast<double>(sequence.output_len() - 1));
 }
 
 void EngineLoop::publish_gauges() {
@@ -211,13 +216,17 @@ void EngineLoop::log_stats() {
   // The first step after an idle time ends a period that says nothing of the present.
   const bool quiet = prompt == logged_prompt_tokens_ && generated == logged_generation_tokens_;
   if (options_.log_stats && !quiet && !scheduler_.idle()) {
-    const double hits = static_cast<double>(scheduler_.prefix_cache_hits()), queries = static_cast<double>(scheduler_.prefix_cache_queries());
-    log_info(fmt::format("Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s, Running: {} reqs, "
-                         "Waiting: {} reqs, CPU KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
-                         static_cast<double>(prompt - logged_prompt_tokens_) / elapsed,
-                         static_cast<double>(generated - logged_generation_tokens_) / elapsed, scheduler_.running(), scheduler_.waiting(),
-                         100.0 * (1.0 - static_cast<double>(pool_.free_blocks()) / static_cast<double>(pool_.blocks())),
-                         queries > 0 ? 100.0 * hits / queries : 0.0));
+    const double hits = static_cast<double>(scheduler_.prefix_cache_hits()),
+                 queries = static_cast<double>(scheduler_.prefix_cache_queries());
+    log_info(
+        fmt::format("Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s, "
+                    "Running: {} reqs, "
+                    "Waiting: {} reqs, CPU KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
+                    static_cast<double>(prompt - logged_prompt_tokens_) / elapsed,
+                    static_cast<double>(generated - logged_generation_tokens_) / elapsed, scheduler_.running(),
+                    scheduler_.waiting(),
+                    100.0 * (1.0 - static_cast<double>(pool_.free_blocks()) / static_cast<double>(pool_.blocks())),
+                    queries > 0 ? 100.0 * hits / queries : 0.0));
   }
   last_log_ = now;
   logged_prompt_tokens_ = prompt;

@@ -21,7 +21,8 @@ class EngineLoop {
     int64_t max_model_len = 0;
     bool log_stats = true;
   };
-  EngineLoop(const Options& options, Scheduler& scheduler, Runner& runner, BlockPool& pool, EngineQueue& queue, EngineMetrics& metrics);
+  EngineLoop(const Options& options, Scheduler& scheduler, Runner& runner, BlockPool& pool, EngineQueue& queue,
+             EngineMetrics& metrics);
 
   void run();  // until kExit; for the engine thread
 

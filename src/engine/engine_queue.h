@@ -12,8 +12,6 @@
 
 namespace quire {
 
-
-
 struct EngineCommand {
   enum class Kind : uint8_t { kSubmit, kCancel, kStopChoice, kResetPrefixCache, kAbortAll, kExit };
   Kind kind;

@@ -1,6 +1,6 @@
 #pragma once
-// A submitted request as its client sees it: token events handed over by the engine thread, taken by the client's thread.
-// The engine never blocks on it; what is queued is bounded by the request's own max_tokens x n.
+// A submitted request as its client sees it: token events handed over by the engine thread, taken by the client's
+// thread. The engine never blocks on it; what is queued is bounded by the request's own max_tokens x n.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -41,7 +41,8 @@ class Generation {
   virtual bool poll(std::vector<GenerationEvent>& events) = 0;
   // As poll, but waits until there is something (or the time is over).
   virtual bool wait(std::vector<GenerationEvent>& events, std::chrono::milliseconds timeout) = 0;
-  // Called on the engine thread after events were queued (once for each step); must not block. Called at once if some are there.
+  // Called on the engine thread after events were queued (once for each step); must not block. Called at once if some
+  // are there.
   virtual void set_listener(std::function<void()> listener) = 0;
 
   // The text layer found a stop string: the choice ends without a further event.

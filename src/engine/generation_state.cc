@@ -5,7 +5,11 @@
 namespace quire {
 
 GenerationState::GenerationState(std::string id, uint64_t number, int32_t choices, std::shared_ptr<EngineQueue> engine)
-    : id_(std::move(id)), number_(number), engine_(std::move(engine)), ended_(static_cast<size_t>(choices)), open_choices_(choices) {}
+    : id_(std::move(id)),
+      number_(number),
+      engine_(std::move(engine)),
+      ended_(static_cast<size_t>(choices)),
+      open_choices_(choices) {}
 
 bool GenerationState::take_locked(std::vector<GenerationEvent>& events) {
   const bool more = open_choices_ > 0 || !events_.empty();

@@ -12,14 +12,17 @@
 
 namespace quire {
 
-// Blocks of the pool: --num-gpu-blocks-override, else --kv-cache-memory-bytes, else the smaller of max_num_seqs x max_model_len tokens and
-// a quarter of the memory that is available. Throws Error naming the flag if not one sequence of max_model_len fits.
-int64_t plan_kv_blocks(const EngineConfig& config, const AttentionGroup& group, int64_t layers, long long available_bytes);
+// Blocks of the pool: --num-gpu-blocks-override, else --kv-cache-memory-bytes, else the smaller of max_num_seqs x
+// max_model_len tokens and a quarter of the memory that is available. Throws Error naming the flag if not one sequence
+// of max_model_len fits.
+int64_t plan_kv_blocks(const EngineConfig& config, const AttentionGroup& group, int64_t layers,
+                       long long available_bytes);
 
 // Bytes of K and V of one block in all layers.
 int64_t kv_block_bytes(const AttentionGroup& group, int64_t layers);
 
-// DType for --kv-cache-dtype; auto: f32 with --dtype float32, bf16 with bfloat16, else f16. Throws Error naming what there is.
+// DType for --kv-cache-dtype; auto: f32 with --dtype float32, bf16 with bfloat16, else f16. Throws Error naming what
+// there is.
 DType parse_kv_dtype(const std::string& name, ComputeDType compute);
 
 class KvCache {

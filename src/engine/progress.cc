@@ -15,7 +15,8 @@ std::function<void(double)> make_progress_bar(const std::string& label) {
     if (percent == shown) return;
     shown = percent;
     const int filled = percent * kWidth / 100;
-    const std::string bar = std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(kWidth - filled), '.');
+    const std::string bar =
+        std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(kWidth - filled), '.');
     const std::string line = fmt::format("\r{} [{}] {:3d}%{}", label, bar, percent, percent == 100 ? "\n" : "");
     std::fputs(line.c_str(), stderr);
   };

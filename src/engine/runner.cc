@@ -6,8 +6,8 @@
 
 namespace quire {
 
-Runner::Runner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group, const KvCache& kv, const BlockTables& tables,
-               ThreadPool& pool, const RunnerOptions& options)
+Runner::Runner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group, const KvCache& kv,
+               const BlockTables& tables, ThreadPool& pool, const RunnerOptions& options)
     : model_(model),
       backend_(backend),
       kv_(kv),
@@ -15,13 +15,16 @@ Runner::Runner(const Model& model, const AttentionBackend& backend, const Attent
       pool_(pool),
       vocab_size_(model.config().vocab_size),
       block_size_(group.block_size),
-      plan_(backend.make_plan(group, static_cast<int32_t>(options.max_num_seqs), static_cast<int32_t>(options.max_num_batched_tokens))),
-      workspace_(model.workspace_bytes() + backend.workspace_bytes(group, static_cast<int32_t>(options.max_num_seqs),
-                                                                   static_cast<int32_t>(options.max_num_batched_tokens))),
+      plan_(backend.make_plan(group, static_cast<int32_t>(options.max_num_seqs),
+                              static_cast<int32_t>(options.max_num_batched_tokens))),
+      workspace_(model.workspace_bytes() +
+                 backend.workspace_bytes(group, static_cast<int32_t>(options.max_num_seqs),
+                                         static_cast<int32_t>(options.max_num_batched_tokens))),
       logits_memory_(static_cast<size_t>(options.max_logits_rows * model.config().vocab_size) * sizeof(float)),
       logits_(logits_memory_.take<float>(static_cast<size_t>(options.max_logits_rows * model.config().vocab_size))),
       scratch_(static_cast<size_t>(pool.workers())) {
-  const auto tokens = static_cast<size_t>(options.max_num_batched_tokens), seqs = static_cast<size_t>(options.max_num_seqs);
+  const auto tokens = static_cast<size_t>(options.max_num_batched_tokens),
+             seqs = static_cast<size_t>(options.max_num_seqs);
   const auto rows = static_cast<size_t>(options.max_logits_rows);
   token_ids_.reserve(tokens);
   positions_.reserve(tokens);
@@ -71,7 +74,8 @@ void Runner::stage_phase(const std::vector<ScheduledSequence>& step, Phase phase
 }
 
 StepInput Runner::stage(const std::vector<ScheduledSequence>& step) {
-  for (auto* buffer : {&token_ids_, &positions_, &query_offsets_, &kv_lens_, &table_rows_, &logits_rows_}) buffer->clear();
+  for (auto* buffer : {&token_ids_, &positions_, &query_offsets_, &kv_lens_, &table_rows_, &logits_rows_})
+    buffer->clear();
   slots_.clear();
   rows_.clear();
   sampled_.clear();
@@ -104,8 +108,8 @@ void Runner::sample_rows() {
         request.client->prompt_logprobs_to_fill()[position] =
             token_logprobs(logits, sequence.tokens[position], *request.input.params.prompt_logprobs);
       } else {
-        const SampleInput input{&request.input.params, sequence.prompt(), sequence.output(), request.stop_ids, request.seed,
-                                static_cast<uint32_t>(sequence.choice)};
+        const SampleInput input{&request.input.params, sequence.prompt(), sequence.output(),
+                                request.stop_ids,      request.seed,      static_cast<uint32_t>(sequence.choice)};
         sampled_[static_cast<size_t>(row.result)].result = sample(logits, input, scratch_[static_cast<size_t>(worker)]);
       }
     }

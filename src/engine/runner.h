@@ -1,5 +1,6 @@
 #pragma once
-// Computes one scheduled step: fills the staging buffer, plans attention, runs the model, samples. Everything it needs is allocated once.
+// Computes one scheduled step: fills the staging buffer, plans attention, runs the model, samples. Everything it needs
+// is allocated once.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,11 +21,11 @@ struct RunnerOptions {
 
 class Runner {
  public:
-  Runner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group, const KvCache& kv, const BlockTables& tables,
-         ThreadPool& pool, const RunnerOptions& options);
+  Runner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group, const KvCache& kv,
+         const BlockTables& tables, ThreadPool& pool, const RunnerOptions& options);
 
-  // Results of the step's sampled sequences, in the step's order; token -1 = no token could be chosen. Prompt log-probabilities go to their
-  // requests. Valid until the next step.
+  // Results of the step's sampled sequences, in the step's order; token -1 = no token could be chosen. Prompt
+  // log-probabilities go to their requests. Valid until the next step.
   struct Sampled {
     Sequence* sequence;
     SampleResult result;

@@ -8,17 +8,21 @@ namespace {
 
 int64_t blocks_for(int64_t tokens, int64_t block_size) { return (tokens + block_size - 1) / block_size; }
 
-bool wants_prompt_logprobs(const Sequence& sequence) { return sequence.request->input.params.prompt_logprobs.has_value() && sequence.choice == 0; }
+bool wants_prompt_logprobs(const Sequence& sequence) {
+  return sequence.request->input.params.prompt_logprobs.has_value() && sequence.choice == 0;
+}
 
 }  // namespace
 
 int64_t prompt_logprob_rows(const Sequence& sequence, int64_t start, int64_t n) {
-  // The row of token p gives the log-probability of token p + 1. A sequence that already has output was preempted: its prompt is done.
+  // The row of token p gives the log-probability of token p + 1. A sequence that already has output was preempted: its
+  // prompt is done.
   if (!wants_prompt_logprobs(sequence) || sequence.output_len() > 0) return 0;
   return std::max<int64_t>(0, std::min(start + n, sequence.prompt_len - 1) - start);
 }
 
-Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool, BlockTables& tables) : options_(options), pool_(pool), tables_(tables) {
+Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool, BlockTables& tables)
+    : options_(options), pool_(pool), tables_(tables) {
   running_.reserve(static_cast<size_t>(options.max_num_seqs));
   step_.reserve(static_cast<size_t>(options.max_num_seqs));
 }
@@ -33,7 +37,8 @@ bool Scheduler::before(const Sequence& a, const Sequence& b) const {
 
 void Scheduler::insert_waiting(Sequence* sequence) {
   sequence->status = SequenceStatus::kWaiting;
-  const auto at = std::upper_bound(waiting_.begin(), waiting_.end(), sequence, [&](Sequence* a, Sequence* b) { return before(*a, *b); });
+  const auto at = std::upper_bound(waiting_.begin(), waiting_.end(), sequence,
+                                   [&](Sequence* a, Sequence* b) { return before(*a, *b); });
   waiting_.insert(at, sequence);
 }
 
@@ -102,14 +107,17 @@ void Scheduler::schedule_running(int64_t& budget, int64_t& logprob_rows) {
     bool placed = true;
     while (!grow(sequence, sequence->computed + n)) {
       // Take the blocks of the sequence that would be served last.
-      Sequence* victim = *std::max_element(running_.begin(), running_.end(), [&](Sequence* a, Sequence* b) { return before(*a, *b); });
-      const auto at = std::find_if(step_.begin(), step_.end(), [&](const ScheduledSequence& s) { return s.sequence == victim; });
+      Sequence* victim =
+          *std::max_element(running_.begin(), running_.end(), [&](Sequence* a, Sequence* b) { return before(*a, *b); });
+      const auto at =
+          std::find_if(step_.begin(), step_.end(), [&](const ScheduledSequence& s) { return s.sequence == victim; });
       if (at != step_.end()) {
         budget += at->query_len;
         logprob_rows += prompt_logprob_rows(*victim, at->start, at->query_len);
         step_.erase(at);
       }
-      const auto victim_index = static_cast<size_t>(std::find(running_.begin(), running_.end(), victim) - running_.begin());
+      const auto victim_index =
+          static_cast<size_t>(std::find(running_.begin(), running_.end(), victim) - running_.begin());
       preempt(victim);
       if (victim_index < i) --i;
       if (victim == sequence) {
@@ -126,11 +134,13 @@ void Scheduler::extend_hashes(Sequence& sequence, int64_t blocks) {
   const int64_t size = pool_.block_size();
   for (auto i = static_cast<int64_t>(sequence.hashes.size()); i < blocks; ++i) {
     const BlockHash parent = i == 0 ? pool_.root(sequence.request->input.cache_salt) : sequence.hashes.back();
-    sequence.hashes.push_back(pool_.extend(parent, std::span(sequence.tokens).subspan(static_cast<size_t>(i * size), static_cast<size_t>(size))));
+    sequence.hashes.push_back(pool_.extend(
+        parent, std::span(sequence.tokens).subspan(static_cast<size_t>(i * size), static_cast<size_t>(size))));
   }
 }
 
-// Starts a waiting sequence if the blocks for all its tokens are there; it then may be chunked, but it never starts what it can't finish.
+// Starts a waiting sequence if the blocks for all its tokens are there; it then may be chunked, but it never starts
+// what it can't finish.
 bool Scheduler::admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows) {
   const int64_t size = pool_.block_size(), length = sequence->length();
   std::vector<int32_t> cached;
@@ -139,7 +149,8 @@ bool Scheduler::admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows
     const int64_t most = (length - 1) / size;  // at least one token is computed
     extend_hashes(*sequence, most);
     for (int64_t i = 0; i < most; ++i) {
-      const auto tokens = std::span<const int32_t>(sequence->tokens).subspan(static_cast<size_t>(i * size), static_cast<size_t>(size));
+      const auto tokens =
+          std::span<const int32_t>(sequence->tokens).subspan(static_cast<size_t>(i * size), static_cast<size_t>(size));
       const auto block = pool_.find(sequence->hashes[static_cast<size_t>(i)], tokens);
       if (!block) break;
       cached.push_back(*block);
@@ -176,8 +187,8 @@ bool Scheduler::admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows
 void Scheduler::schedule_waiting(int64_t& budget, int64_t& logprob_rows) {
   for (size_t i = 0; i < waiting_.size() && budget > 0 && running() < options_.max_num_seqs;) {
     Sequence* sequence = waiting_[i];
-    const bool sibling_first =
-        options_.prefix_caching && sequence->choice > 0 && !sequence->request->prompt_computed && sequence->request->sequences[0]->status != SequenceStatus::kFinished;
+    const bool sibling_first = options_.prefix_caching && sequence->choice > 0 && !sequence->request->prompt_computed &&
+                               sequence->request->sequences[0]->status != SequenceStatus::kFinished;
     if (sibling_first) {
       ++i;  // its prompt is being computed by the first choice; it will find it in the cache
       continue;
@@ -206,8 +217,9 @@ void Scheduler::step_done() {
     extend_hashes(sequence, full);
     for (; sequence.published < full; ++sequence.published) {
       const auto i = static_cast<size_t>(sequence.published);
-      pool_.publish(tables_.row(sequence.table_row)[i], sequence.hashes[i],
-                    std::span<const int32_t>(sequence.tokens).subspan(i * static_cast<size_t>(size), static_cast<size_t>(size)));
+      pool_.publish(
+          tables_.row(sequence.table_row)[i], sequence.hashes[i],
+          std::span<const int32_t>(sequence.tokens).subspan(i * static_cast<size_t>(size), static_cast<size_t>(size)));
     }
   }
 }

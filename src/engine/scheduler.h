@@ -1,6 +1,6 @@
 #pragma once
-// Decides what each step computes: running sequences first, then waiting ones, within a budget of tokens and the blocks there are. Pure
-// logic over the block pool: no threads, no model, no clock but for the time stamps of its sequences.
+// Decides what each step computes: running sequences first, then waiting ones, within a budget of tokens and the blocks
+// there are. Pure logic over the block pool: no threads, no model, no clock but for the time stamps of its sequences.
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -17,7 +17,7 @@ struct SchedulerOptions {
   int64_t max_prompt_logprob_rows = 256;  // prompt rows of a step whose logits are wanted
   bool chunked_prefill = true;
   bool prefix_caching = true;
-  bool priority = false;                  // else first come, first served
+  bool priority = false;  // else first come, first served
 };
 
 // One sequence's part of a step: tokens [start, start + query_len). sampled: its last token gets a successor.
@@ -64,8 +64,8 @@ class Scheduler {
   SchedulerOptions options_;
   BlockPool& pool_;
   BlockTables& tables_;
-  std::vector<Sequence*> running_;   // in order of service
-  std::deque<Sequence*> waiting_;    // likewise
+  std::vector<Sequence*> running_;  // in order of service
+  std::deque<Sequence*> waiting_;   // likewise
   std::vector<ScheduledSequence> step_;
   int64_t preemptions_ = 0, prefix_cache_queries_ = 0, prefix_cache_hits_ = 0;
 };

@@ -19,14 +19,14 @@ struct Sequence;
 class GenerationState;
 
 struct EngineRequest {
-  GenerateRequest input;             // checked and with its defaults filled in by admission
-  uint64_t number = 0;               // order of arrival
-  uint64_t seed = 0;                 // of its random numbers
-  std::vector<int32_t> stop_ids;     // EOS (unless ignored) and stop_token_ids
+  GenerateRequest input;          // checked and with its defaults filled in by admission
+  uint64_t number = 0;            // order of arrival
+  uint64_t seed = 0;              // of its random numbers
+  std::vector<int32_t> stop_ids;  // EOS (unless ignored) and stop_token_ids
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::shared_ptr<GenerationState> client;
   int32_t unfinished = 0;
-  bool prompt_computed = false;      // by one of its sequences: the others find it in the prefix cache
+  bool prompt_computed = false;  // by one of its sequences: the others find it in the prefix cache
   EngineClock::time_point arrival{};
 };
 
@@ -37,14 +37,14 @@ struct Sequence {
   int32_t choice = 0;
   SequenceStatus status = SequenceStatus::kWaiting;
 
-  std::vector<int32_t> tokens;        // prompt, then output
+  std::vector<int32_t> tokens;  // prompt, then output
   int64_t prompt_len = 0;
-  int64_t computed = 0;               // tokens whose K and V are in the cache
-  int32_t table_row = -1;             // row of BlockTables while running
-  int32_t blocks = 0;                 // in that row
-  std::vector<BlockHash> hashes;      // of the full blocks of `tokens`, as far as they were needed
-  int64_t published = 0;              // blocks of the row that the prefix cache knows
-  int64_t cached_tokens = 0;          // found in the prefix cache when first scheduled
+  int64_t computed = 0;           // tokens whose K and V are in the cache
+  int32_t table_row = -1;         // row of BlockTables while running
+  int32_t blocks = 0;             // in that row
+  std::vector<BlockHash> hashes;  // of the full blocks of `tokens`, as far as they were needed
+  int64_t published = 0;          // blocks of the row that the prefix cache knows
+  int64_t cached_tokens = 0;      // found in the prefix cache when first scheduled
   int32_t preemptions = 0;
   EngineClock::time_point first_scheduled{}, first_token{}, last_token{};
 

@@ -22,9 +22,12 @@ std::vector<double> one_two_five(int64_t limit) {
   }
 }
 
-const std::vector<double> kFirstTokenBounds = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
-const std::vector<double> kTokenBounds = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
-const std::vector<double> kRequestBounds = {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+const std::vector<double> kFirstTokenBounds = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                                               1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
+const std::vector<double> kTokenBounds = {.01, .025, .05, .075, .1,  .15, .2, .3, .4, .5,
+                                          .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80};
+const std::vector<double> kRequestBounds = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                            30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
 
 // As Python prints it, since Prometheus' Python client does: whole numbers with ".0".
 std::string prometheus_number(double x) {
@@ -56,10 +59,12 @@ void Histogram::render(std::string& out, const std::string& name, const std::str
   int64_t total = 0;
   for (size_t i = 0; i < bounds_.size(); ++i) {
     total += counts_[i].load(std::memory_order_relaxed);
-    fmt::format_to(std::back_inserter(out), "{}_bucket{{{},le=\"{}\"}} {}\n", name, labels, prometheus_number(bounds_[i]), total);
+    fmt::format_to(std::back_inserter(out), "{}_bucket{{{},le=\"{}\"}} {}\n", name, labels,
+                   prometheus_number(bounds_[i]), total);
   }
   total += counts_.back().load(std::memory_order_relaxed);
-  fmt::format_to(std::back_inserter(out), "{0}_bucket{{{1},le=\"+Inf\"}} {2}\n{0}_count{{{1}}} {2}\n{0}_sum{{{1}}} {3}\n", name, labels, total,
+  fmt::format_to(std::back_inserter(out),
+                 "{0}_bucket{{{1},le=\"+Inf\"}} {2}\n{0}_count{{{1}}} {2}\n{0}_sum{{{1}}} {3}\n", name, labels, total,
                  sum_.load(std::memory_order_relaxed));
 }
 
@@ -133,12 +138,13 @@ std::string EngineMetrics::render() const {
   counter("generation_tokens", "Generated tokens.", m.generation_tokens);
   head("request_success", "counter", "Finished sequences by reason.");
   for (size_t i = 0; i < m.finished.size(); ++i) {
-    fmt::format_to(std::back_inserter(out), "vllm:request_success_total{{{},finished_reason=\"{}\"}} {}\n", labels, kFinishNames[i],
-                   m.finished[i].load());
+    fmt::format_to(std::back_inserter(out), "vllm:request_success_total{{{},finished_reason=\"{}\"}} {}\n", labels,
+                   kFinishNames[i], m.finished[i].load());
   }
   histogram("time_to_first_token_seconds", "From arrival to the first token.", m.time_to_first_token);
   histogram("inter_token_latency_seconds", "Between two tokens of a sequence.", m.inter_token_latency);
-  histogram("request_time_per_output_token_seconds", "Mean time of an output token of a sequence, without the first.", m.time_per_output_token);
+  histogram("request_time_per_output_token_seconds", "Mean time of an output token of a sequence, without the first.",
+            m.time_per_output_token);
   histogram("e2e_request_latency_seconds", "From arrival to the last token.", m.e2e_latency);
   histogram("request_queue_time_seconds", "From arrival to the first step.", m.queue_time);
   histogram("request_inference_time_seconds", "From the first step to the last token.", m.inference_time);

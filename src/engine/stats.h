@@ -1,6 +1,6 @@
 #pragma once
-// Counters, gauges and histograms of the engine under vLLM's names (vllm:num_requests_running, ...), updated by the engine thread and
-// rendered as Prometheus text by any thread.
+// Counters, gauges and histograms of the engine under vLLM's names (vllm:num_requests_running, ...), updated by the
+// engine thread and rendered as Prometheus text by any thread.
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -29,12 +29,13 @@ struct EngineMetrics::Impl {
 
   std::string model_name;
   std::string cache_config_labels;  // written before the engine thread starts
-  std::atomic<int64_t> running{0}, waiting{0}, preemptions{0}, total_blocks{0}, free_blocks{0}, prompt_tokens{0}, generation_tokens{0},
-      prefix_cache_queries{0}, prefix_cache_hits{0};
+  std::atomic<int64_t> running{0}, waiting{0}, preemptions{0}, total_blocks{0}, free_blocks{0}, prompt_tokens{0},
+      generation_tokens{0}, prefix_cache_queries{0}, prefix_cache_hits{0};
   std::array<std::atomic<int64_t>, 4> finished{};  // by kFinishNames
-  Histogram time_to_first_token, inter_token_latency, time_per_output_token, e2e_latency, queue_time, inference_time, prefill_time, decode_time;
-  Histogram request_prompt_tokens, request_generation_tokens, request_params_max_tokens, request_params_n, request_num_preemptions,
-      iteration_tokens;
+  Histogram time_to_first_token, inter_token_latency, time_per_output_token, e2e_latency, queue_time, inference_time,
+      prefill_time, decode_time;
+  Histogram request_prompt_tokens, request_generation_tokens, request_params_max_tokens, request_params_n,
+      request_num_preemptions, iteration_tokens;
 };
 
 }  // namespace quire

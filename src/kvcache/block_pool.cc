@@ -114,9 +114,10 @@ BlockHash BlockPool::root(std::string_view cache_salt) const {
 }
 
 BlockHash BlockPool::extend(const BlockHash& parent, std::span<const int32_t> tokens) const {
-  // One buffer of parent and tokens would need an allocation; chaining through the seed and mixing in the other half does not.
-  const XXH128_hash_t hash =
-      XXH3_128bits_withSeed(tokens.data(), tokens.size_bytes(), parent.low ^ (parent.high * 0x9e3779b97f4a7c15u) ^ impl_->options.key);
+  // One buffer of parent and tokens would need an allocation; chaining through the seed and mixing in the other half
+  // does not.
+  const XXH128_hash_t hash = XXH3_128bits_withSeed(
+      tokens.data(), tokens.size_bytes(), parent.low ^ (parent.high * 0x9e3779b97f4a7c15u) ^ impl_->options.key);
   const uint64_t pair[4] = {hash.low64, hash.high64, parent.low, parent.high};
   const XXH128_hash_t chained = XXH3_128bits_withSeed(pair, sizeof pair, impl_->options.key);
   return {chained.low64, chained.high64};
@@ -137,7 +138,8 @@ void BlockPool::publish(int32_t block, const BlockHash& hash, std::span<const in
   if (!impl_->by_hash.emplace(hash, block).second) return;
   b.cached = true;
   b.hash = hash;
-  std::copy(tokens.begin(), tokens.end(), impl_->tokens.begin() + static_cast<int64_t>(block) * impl_->options.block_size);
+  std::copy(tokens.begin(), tokens.end(),
+            impl_->tokens.begin() + static_cast<int64_t>(block) * impl_->options.block_size);
 }
 
 void BlockPool::reset_prefix_cache() {

@@ -1,5 +1,6 @@
 #pragma once
-// Blocks of the KV cache: reference counts, a free list in least-recently-used order, and the prefix cache over full blocks.
+// Blocks of the KV cache: reference counts, a free list in least-recently-used order, and the prefix cache over full
+// blocks.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -31,9 +32,10 @@ class BlockPool {
   int32_t free_blocks() const;  // reference count 0, cached or not
   int32_t block_size() const;
 
-  // A free block with reference count 1, the least recently used first; its cached content is forgotten. nullopt = none free.
+  // A free block with reference count 1, the least recently used first; its cached content is forgotten. nullopt = none
+  // free.
   std::optional<int32_t> allocate();
-  void retain(int32_t block);   // +1; takes it off the free list if it was there
+  void retain(int32_t block);  // +1; takes it off the free list if it was there
   // -1; at 0 it joins the free list: at the tail with its cached content, at the head if it has none.
   void release(int32_t block);
 
@@ -52,7 +54,8 @@ class BlockPool {
   std::unique_ptr<Impl> impl_;
 };
 
-// Slot of a position in a request's block table: block * block_size + offset, or -1 where the table has no block for it.
+// Slot of a position in a request's block table: block * block_size + offset, or -1 where the table has no block for
+// it.
 int64_t slot_of(std::span<const int32_t> block_table, int64_t position, int32_t block_size);
 
 }  // namespace quire

@@ -29,7 +29,8 @@ struct Layer {
 void check_config(const ModelConfig& config, const std::string& path) {
   const auto refuse = [&](const std::string& what) { throw invalid_argument(path + ": " + what, "model"); };
   if (config.layers < 1) refuse(fmt::format("{} layers; at least 1 is needed", config.layers));
-  if (config.hidden_act != "silu") refuse(fmt::format("hidden_act {} is not supported; Llama has silu", config.hidden_act));
+  if (config.hidden_act != "silu")
+    refuse(fmt::format("hidden_act {} is not supported; Llama has silu", config.hidden_act));
   if (config.attention_bias) refuse("attention_bias = true is not supported");
   if (config.mlp_bias) refuse("mlp_bias = true is not supported");
   if (config.kv_heads < 1 || config.heads % config.kv_heads != 0) {
@@ -64,8 +65,9 @@ class Llama final : public Model {
                               hidden);
       layer.o = load.linear({{p + "self_attn.o_proj.weight", hidden}}, q_size());
       layer.post_attention_norm = load.vector(p + "post_attention_layernorm.weight", hidden);
-      layer.gate_up = load.linear(
-          {{p + "mlp.gate_proj.weight", config_.intermediate_size}, {p + "mlp.up_proj.weight", config_.intermediate_size}}, hidden);
+      layer.gate_up = load.linear({{p + "mlp.gate_proj.weight", config_.intermediate_size},
+                                   {p + "mlp.up_proj.weight", config_.intermediate_size}},
+                                  hidden);
       layer.down = load.linear({{p + "mlp.down_proj.weight", hidden}}, config_.intermediate_size);
     }
     norm_ = load.vector("model.norm.weight", hidden);
@@ -98,7 +100,8 @@ class Llama final : public Model {
   }
 
   size_t workspace_bytes() const override {
-    const int64_t row = 2 * config_.hidden_size + qkv_size() + q_size() + 3 * config_.intermediate_size + config_.head_dim;
+    const int64_t row =
+        2 * config_.hidden_size + qkv_size() + q_size() + 3 * config_.intermediate_size + config_.head_dim;
     size_t linear = head_.workspace_bytes(max_tokens_);
     for (const PackedLinear* weight : {&layers_[0].qkv, &layers_[0].o, &layers_[0].gate_up, &layers_[0].down}) {
       linear = std::max(linear, weight->workspace_bytes(max_tokens_));
@@ -107,15 +110,15 @@ class Llama final : public Model {
     return static_cast<size_t>(max_tokens_ * row) * sizeof(float) + linear + kAlignmentSlack;
   }
 
-  void forward(const StepInput& input, const AttentionBackend& backend, const AttentionPlan& plan, std::span<const PagedKv> kv,
-               float* logits, Workspace& workspace, ThreadPool& pool) const override {
+  void forward(const StepInput& input, const AttentionBackend& backend, const AttentionPlan& plan,
+               std::span<const PagedKv> kv, float* logits, Workspace& workspace, ThreadPool& pool) const override {
     const auto tokens = static_cast<int64_t>(input.token_ids.size());
     const auto wanted = static_cast<int64_t>(input.logits_rows.size());
     const int64_t hidden = config_.hidden_size;
     const auto eps = static_cast<float>(config_.rms_norm_eps);
     const size_t mark = workspace.mark();
 
-    auto* x = workspace.take<float>(static_cast<size_t>(tokens * hidden));       // residual stream
+    auto* x = workspace.take<float>(static_cast<size_t>(tokens * hidden));  // residual stream
     auto* normed = workspace.take<float>(static_cast<size_t>(tokens * hidden));
     auto* qkv = workspace.take<float>(static_cast<size_t>(tokens * qkv_size()));
     auto* attended = workspace.take<float>(static_cast<size_t>(tokens * q_size()));
@@ -133,7 +136,8 @@ class Llama final : public Model {
       rms_norm(x, layer.input_norm.data(), eps, normed, rows, hidden, pool);
       layer.qkv.forward(normed, hidden, qkv, qkv_size(), rows, false, workspace, pool);
       rope(qkv, qkv_size(), config_.heads + config_.kv_heads, rows, cos, sin, half, config_.rope.interleaved, pool);
-      kv_write(qkv + q_size(), qkv_size(), qkv + q_size() + kv_size(), qkv_size(), input.attention.slots.data(), rows, kv[i], pool);
+      kv_write(qkv + q_size(), qkv_size(), qkv + q_size() + kv_size(), qkv_size(), input.attention.slots.data(), rows,
+               kv[i], pool);
       backend.run(plan, qkv, qkv_size(), kv[i], attended, q_size(), workspace, pool);
       if (i + 1 == layers_.size() && wanted < rows) {
         // Past the last attention rows don't meet again: only those whose logits are wanted go on.

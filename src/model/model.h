@@ -16,17 +16,21 @@ namespace quire {
 
 // What one forward pass reads; views into the step's staging buffer.
 struct StepInput {
-  std::span<const int32_t> token_ids;   // [tokens]
-  std::span<const int32_t> positions;   // [tokens]
-  std::span<const int32_t> logits_rows; // rows whose logits are wanted, ascending
+  std::span<const int32_t> token_ids;    // [tokens]
+  std::span<const int32_t> positions;    // [tokens]
+  std::span<const int32_t> logits_rows;  // rows whose logits are wanted, ascending
   AttentionBatch attention;
 };
 
-enum class ComputeDType : uint8_t { kAuto, kF32, kBF16 };  // kAuto: quantized arithmetic for quantized weights, else bf16 weights
+enum class ComputeDType : uint8_t {
+  kAuto,
+  kF32,
+  kBF16
+};  // kAuto: quantized arithmetic for quantized weights, else bf16 weights
 
 struct ModelOptions {
   ComputeDType dtype = ComputeDType::kAuto;
-  int64_t max_tokens = 2048;     // rows of the largest step
+  int64_t max_tokens = 2048;             // rows of the largest step
   std::function<void(double)> progress;  // fraction of weights loaded; may be empty
 };
 
@@ -39,8 +43,8 @@ class Model {
   // Scratch of forward() for the largest step, without the attention backend's own.
   virtual size_t workspace_bytes() const = 0;
   // kv [layers]. logits: row i belongs to logits_rows[i], [logits_rows.size(), vocab_size] f32.
-  virtual void forward(const StepInput& input, const AttentionBackend& backend, const AttentionPlan& plan, std::span<const PagedKv> kv,
-                       float* logits, Workspace& workspace, ThreadPool& pool) const = 0;
+  virtual void forward(const StepInput& input, const AttentionBackend& backend, const AttentionPlan& plan,
+                       std::span<const PagedKv> kv, float* logits, Workspace& workspace, ThreadPool& pool) const = 0;
 };
 
 // By the checkpoint's architecture; throws Error(kInvalidArgument) that lists the architectures there are.

@@ -15,10 +15,11 @@ WeightLoader::WeightLoader(const Checkpoint& checkpoint, const ModelOptions& opt
 
 const TensorInfo& WeightLoader::find(const std::string& name, const std::vector<int64_t>& shape) const {
   const TensorInfo* tensor = checkpoint_.find(name);
-  if (tensor == nullptr) throw invalid_argument(fmt::format("{}: tensor {} is missing", checkpoint_.path(), name), name);
+  if (tensor == nullptr)
+    throw invalid_argument(fmt::format("{}: tensor {} is missing", checkpoint_.path(), name), name);
   if (tensor->shape != shape) {
-    throw invalid_argument(fmt::format("{}: tensor {} has shape [{}], the config asks for [{}]", checkpoint_.path(), name,
-                                       fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")),
+    throw invalid_argument(fmt::format("{}: tensor {} has shape [{}], the config asks for [{}]", checkpoint_.path(),
+                                       name, fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")),
                            name);
   }
   return *tensor;
@@ -28,7 +29,8 @@ void WeightLoader::done(const TensorInfo& tensor) {
   checkpoint_.release(tensor);
   loaded_bytes_ += storage_bytes(tensor.dtype, tensor.elements());
   if (options_.progress) {
-    options_.progress(std::min(1.0, static_cast<double>(loaded_bytes_) / static_cast<double>(checkpoint_.weight_bytes())));
+    options_.progress(
+        std::min(1.0, static_cast<double>(loaded_bytes_) / static_cast<double>(checkpoint_.weight_bytes())));
   }
 }
 
@@ -42,14 +44,15 @@ std::vector<float> WeightLoader::vector(const std::string& name, int64_t n) {
   return values;
 }
 
-// auto keeps block-quantized weights as they are and everything narrower than f32 in bf16; f16 has more mantissa than bf16, so it is
-// widened. A stack of unlike parts falls back to f32, which holds them all.
+// auto keeps block-quantized weights as they are and everything narrower than f32 in bf16; f16 has more mantissa than
+// bf16, so it is widened. A stack of unlike parts falls back to f32, which holds them all.
 LinearCompute WeightLoader::compute_for(const std::vector<const TensorInfo*>& tensors) const {
   if (options_.dtype == ComputeDType::kF32) return LinearCompute::kF32;
   if (options_.dtype == ComputeDType::kBF16) return LinearCompute::kBF16;
   const auto all = [&](auto predicate) { return std::all_of(tensors.begin(), tensors.end(), predicate); };
   if (all([](const TensorInfo* t) { return is_block_quantized(t->dtype); })) return LinearCompute::kInt8;
-  if (all([](const TensorInfo* t) { return t->dtype == DType::kBF16 || t->dtype == DType::kF32; })) return LinearCompute::kBF16;
+  if (all([](const TensorInfo* t) { return t->dtype == DType::kBF16 || t->dtype == DType::kF32; }))
+    return LinearCompute::kBF16;
   return LinearCompute::kF32;
 }
 
@@ -59,14 +62,16 @@ PackedLinear WeightLoader::linear(const std::vector<Part>& parts, int64_t in) {
   for (const Part& part : parts) {
     const TensorInfo& tensor = find(part.name, {part.out, in});
     if (in % block_elements(tensor.dtype) != 0) {
-      throw invalid_argument(fmt::format("{}: tensor {} has {} columns, not a whole number of {} blocks of {}", checkpoint_.path(),
-                                         part.name, in, dtype_name(tensor.dtype), block_elements(tensor.dtype)),
-                             part.name);
+      throw invalid_argument(
+          fmt::format("{}: tensor {} has {} columns, not a whole number of {} blocks of {}", checkpoint_.path(),
+                      part.name, in, dtype_name(tensor.dtype), block_elements(tensor.dtype)),
+          part.name);
     }
     tensors.push_back(&tensor);
-    sources.push_back({part.out, tensor.dtype, [this, &tensor](int64_t row, int64_t count, std::vector<std::byte>& scratch) {
-                         return checkpoint_.rows(tensor, row, count, scratch);
-                       }});
+    sources.push_back(
+        {part.out, tensor.dtype, [this, &tensor](int64_t row, int64_t count, std::vector<std::byte>& scratch) {
+           return checkpoint_.rows(tensor, row, count, scratch);
+         }});
   }
   PackedLinear packed = PackedLinear::pack_stacked(sources, in, compute_for(tensors), pool_);
   for (const TensorInfo* tensor : tensors) done(*tensor);
@@ -82,7 +87,8 @@ EmbeddingTable WeightLoader::embedding(const std::string& name, int64_t vocab, i
     constexpr int64_t kChunk = 256;
     for (int64_t row = begin; row < end; row += kChunk) {
       const int64_t count = std::min(kChunk, end - row);
-      std::memcpy(table.data() + row * row_bytes, checkpoint_.rows(tensor, row, count, scratch), static_cast<size_t>(count * row_bytes));
+      std::memcpy(table.data() + row * row_bytes, checkpoint_.rows(tensor, row, count, scratch),
+                  static_cast<size_t>(count * row_bytes));
     }
   });
   done(tensor);

@@ -1,6 +1,6 @@
 #pragma once
-// From a checkpoint's tensors to packed weights: looks tensors up, checks their shapes, chooses the arithmetic of each product, and
-// gives the file's pages back once they are packed.
+// From a checkpoint's tensors to packed weights: looks tensors up, checks their shapes, chooses the arithmetic of each
+// product, and gives the file's pages back once they are packed.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -19,8 +19,8 @@ class WeightLoader {
 
   // A vector such as a norm's weight, [n] as floats.
   std::vector<float> vector(const std::string& name, int64_t n);
-  // [out, in] for each name, stacked into one product in the order given. Throws Error(kInvalidArgument) naming the tensor with its
-  // shape and the shape expected.
+  // [out, in] for each name, stacked into one product in the order given. Throws Error(kInvalidArgument) naming the
+  // tensor with its shape and the shape expected.
   struct Part {
     std::string name;
     int64_t out;

@@ -1,6 +1,6 @@
 #pragma once
-// Gumbel-max: the largest of logit + noise is a draw from softmax(logits). The noise of id i is -log(-log(u)), u = 1 - (w + 1/2) / 2^32, where w
-// is word i % 4 of the Philox block with counter (i / 4, position, choice, 0) and key seed.
+// Gumbel-max: the largest of logit + noise is a draw from softmax(logits). The noise of id i is -log(-log(u)), u = 1 -
+// (w + 1/2) / 2^32, where w is word i % 4 of the Philox block with counter (i / 4, position, choice, 0) and key seed.
 #include <cstdint>
 #include <limits>
 

@@ -16,7 +16,8 @@ void keep_only(std::span<float> logits, std::span<const int32_t> allowed, std::v
 }
 
 // A bad word's last token is masked where the output ends with the tokens before it.
-void mask_bad_words(std::span<float> logits, const std::vector<std::vector<int32_t>>& words, std::span<const int32_t> output) {
+void mask_bad_words(std::span<float> logits, const std::vector<std::vector<int32_t>>& words,
+                    std::span<const int32_t> output) {
   for (const std::vector<int32_t>& word : words) {
     const size_t before = word.size() - 1;
     if (before > output.size()) continue;
@@ -41,7 +42,8 @@ void penalize_repetition(std::span<float> logits, float penalty, std::initialize
   }
 }
 
-void penalize_output(std::span<float> logits, const SamplingParams& params, std::span<const int32_t> output, std::span<int32_t> marks) {
+void penalize_output(std::span<float> logits, const SamplingParams& params, std::span<const int32_t> output,
+                     std::span<int32_t> marks) {
   for (const int32_t id : output) ++marks[static_cast<size_t>(id)];
   for (const int32_t id : output) {
     int32_t& count = marks[static_cast<size_t>(id)];
@@ -67,7 +69,8 @@ void apply_rules(std::span<float> logits, const SampleInput& input, SamplerScrat
   if (!repetition && !output_only) return;
   if (scratch.marks.size() < logits.size()) scratch.marks.resize(logits.size());
   if (repetition) {
-    penalize_repetition(logits, static_cast<float>(params.repetition_penalty), {input.prompt_ids, input.output_ids}, scratch.marks);
+    penalize_repetition(logits, static_cast<float>(params.repetition_penalty), {input.prompt_ids, input.output_ids},
+                        scratch.marks);
   }
   if (output_only) penalize_output(logits, params, input.output_ids, scratch.marks);
 }

@@ -33,7 +33,8 @@ TokenLogprobs token_logprobs(std::span<const float> logits, int32_t token, int32
   const size_t vocab = logits.size();
   scratch.maxima.resize(maxima_of(vocab));
   const float best = kernels.maximum(logits.data(), vocab, scratch.maxima.data()).value;
-  const double log_sum = std::log(kernels.sum_exp(logits.data(), vocab, best, -std::numeric_limits<float>::infinity())) + best;
+  const double log_sum =
+      std::log(kernels.sum_exp(logits.data(), vocab, best, -std::numeric_limits<float>::infinity())) + best;
   const auto logprob = [&](float x) {
     const double value = static_cast<double>(x) - log_sum;
     return std::isnan(value) ? -std::numeric_limits<float>::infinity() : static_cast<float>(value);

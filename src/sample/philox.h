@@ -16,7 +16,8 @@ inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, uint3
   return counter;
 }
 
-// 1 - u for the uniform number u of a word: exact, never 0 or 1. Kept as the distance from 1, where the winners of a Gumbel race come from.
+// 1 - u for the uniform number u of a word: exact, never 0 or 1. Kept as the distance from 1, where the winners of a
+// Gumbel race come from.
 inline double upper_tail(uint32_t word) { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
 }  // namespace quire

@@ -1,7 +1,7 @@
 #pragma once
-// row_kernels.h written once in GCC's vector types; each including file is compiled for one instruction set and sees the widest vectors of it.
-// Everything is in an unnamed namespace and nothing of the standard library is called: the linker must not take a function compiled for one
-// instruction set for that of another.
+// row_kernels.h written once in GCC's vector types; each including file is compiled for one instruction set and sees
+// the widest vectors of it. Everything is in an unnamed namespace and nothing of the standard library is called: the
+// linker must not take a function compiled for one instruction set for that of another.
 #include <immintrin.h>
 
 #include <cstring>
@@ -63,7 +63,8 @@ inline U64 multiply_low(U64 a, U64 b) {
 #endif
 }
 
-// fn(p, first, count): `count` elements from index `first` on at p, where kSize may be read: the last are padded with -inf.
+// fn(p, first, count): `count` elements from index `first` on at p, where kSize may be read: the last are padded with
+// -inf.
 template <size_t kSize, class Fn>
 inline void for_each_tile(const float* row, size_t n, Fn&& fn) {
   size_t i = 0;
@@ -134,7 +135,8 @@ void scale(float* row, size_t n, float shift, float factor) {
   for (; i < n; ++i) row[i] = (row[i] - shift) * factor;
 }
 
-// exp(x) for x <= 0; 0 below -87 and for NaN. 2^k * exp(r) with |r| <= log(2) / 2, a Taylor polynomial whose next term is 5e-9.
+// exp(x) for x <= 0; 0 below -87 and for NaN. 2^k * exp(r) with |r| <= log(2) / 2, a Taylor polynomial whose next term
+// is 5e-9.
 inline F exp_negative(F x) {
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
@@ -249,8 +251,9 @@ inline Words philox_words(U64 blocks, const VectorStream& stream) {
 #endif
 }
 
-// No smaller than gumbel(word), by at most 0.07 where the noise is large: with d = 1 - u, -log(-log(u)) <= -log(d) as -log(u) >= d, and
-// log2(d) >= exponent + mantissa, which is what the bits of d say. d is taken of 24 bits, rounded down.
+// No smaller than gumbel(word), by at most 0.07 where the noise is large: with d = 1 - u, -log(-log(u)) <= -log(d) as
+// -log(u) >= d, and log2(d) >= exponent + mantissa, which is what the bits of d say. d is taken of 24 bits, rounded
+// down.
 inline F gumbel_bound(U words) {
   const F d = __builtin_convertvector(cast<I>(words >> 8), F) * 0x1p-24f;
   constexpr float kLn2 = 0.69314718f, kRoundingErrors = 1e-4f;

@@ -10,7 +10,8 @@
 namespace quire {
 namespace {
 
-// Index of the largest logit, the lowest on ties; -1 if there is a NaN, an infinity or nothing but -inf. Leaves the row's maxima.
+// Index of the largest logit, the lowest on ties; -1 if there is a NaN, an infinity or nothing but -inf. Leaves the
+// row's maxima.
 int32_t argmax(const RowKernels& kernels, std::span<const float> logits, std::vector<float>& maxima) {
   maxima.resize(maxima_of(logits.size()));
   const RowMaximum best = kernels.maximum(logits.data(), logits.size(), maxima.data());
@@ -19,7 +20,8 @@ int32_t argmax(const RowKernels& kernels, std::span<const float> logits, std::ve
 }
 
 // Divides by the temperature around the largest logit, which becomes 0: a tiny temperature can't overflow. Then cuts.
-Cut temper_and_cut(const RowKernels& kernels, std::span<float> logits, float best, const SamplingParams& params, SamplerScratch& scratch) {
+Cut temper_and_cut(const RowKernels& kernels, std::span<float> logits, float best, const SamplingParams& params,
+                   SamplerScratch& scratch) {
   const auto factor = static_cast<float>(1.0 / params.temperature);
   kernels.scale(logits.data(), logits.size(), best, factor);
   kernels.scale(scratch.maxima.data(), scratch.maxima.size(), best, factor);
@@ -42,7 +44,8 @@ SampleResult sample(std::span<float> logits, const SampleInput& input, SamplerSc
   const SamplingParams& params = *input.params;
   SampleResult result;
   const bool want_logprobs = params.logprobs.has_value();
-  // Log-probabilities are those of the raw logits: they have to be taken before anything changes them, but only the token is known later.
+  // Log-probabilities are those of the raw logits: they have to be taken before anything changes them, but only the
+  // token is known later.
   if (want_logprobs) scratch.raw.assign(logits.begin(), logits.end());
   apply_rules(logits, input, scratch);
   result.token = argmax(kernels, logits, scratch.maxima);

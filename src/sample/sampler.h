@@ -1,6 +1,7 @@
 #pragma once
-// From one row of logits to one token, in vLLM's order: raw log-probabilities, allowed ids, bad words, min_tokens mask, logit bias,
-// repetition, frequency and presence penalty, then argmax, or temperature, min_p, top_k, top_p and Gumbel-max.
+// From one row of logits to one token, in vLLM's order: raw log-probabilities, allowed ids, bad words, min_tokens mask,
+// logit bias, repetition, frequency and presence penalty, then argmax, or temperature, min_p, top_k, top_p and
+// Gumbel-max.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -34,15 +35,17 @@ struct SamplerScratch {
 };
 SampleResult sample(std::span<float> logits, const SampleInput& input, SamplerScratch& scratch);
 
-// log_softmax of raw logits: the entry of `token` (rank by strictly larger logits + 1) and the top n (n = -1: all), ties to the lower id.
-// A NaN counts as -inf.
+// log_softmax of raw logits: the entry of `token` (rank by strictly larger logits + 1) and the top n (n = -1: all),
+// ties to the lower id. A NaN counts as -inf.
 TokenLogprobs token_logprobs(std::span<const float> logits, int32_t token, int32_t n, SamplerScratch& scratch);
 TokenLogprobs token_logprobs(std::span<const float> logits, int32_t token, int32_t n);
 
-// Uniform in (0, 1), of Philox4x32-10 (Salmon et al., SC 2011): counter (vocab index / 4, position, choice, 0), key seed.
+// Uniform in (0, 1), of Philox4x32-10 (Salmon et al., SC 2011): counter (vocab index / 4, position, choice, 0), key
+// seed.
 double philox_uniform(uint64_t seed, uint32_t choice, uint32_t position, uint32_t index);
 
-// For tests and tools: which ids are left and with which probability after the whole pipeline (same arguments as sample()).
+// For tests and tools: which ids are left and with which probability after the whole pipeline (same arguments as
+// sample()).
 std::vector<std::pair<int32_t, double>> candidate_probabilities(std::span<float> logits, const SampleInput& input);
 
 }  // namespace quire

@@ -15,7 +15,8 @@ double mass_of(std::span<const Candidate> candidates) {
   return mass;
 }
 
-// The last candidate of the smallest head, best first, whose mass reaches `wanted`. Halves the rest each time, so the work is linear.
+// The last candidate of the smallest head, best first, whose mass reaches `wanted`. Halves the rest each time, so the
+// work is linear.
 Candidate last_of_mass(std::span<Candidate> rest, double wanted) {
   while (rest.size() > 1) {
     const size_t half = rest.size() / 2;
@@ -41,8 +42,8 @@ float kth_bound(std::span<const float> maxima, size_t k, std::vector<float>& scr
   return *kth;
 }
 
-Cut select_cut(const RowKernels& kernels, std::span<const float> row, std::span<const float> maxima, const SelectionLimits& limits,
-               std::vector<float>& scratch, std::vector<Candidate>& candidates) {
+Cut select_cut(const RowKernels& kernels, std::span<const float> row, std::span<const float> maxima,
+               const SelectionLimits& limits, std::vector<float>& scratch, std::vector<Candidate>& candidates) {
   const bool by_count = limits.top_k > 0 && limits.top_k < row.size(), by_mass = limits.top_p < 1.0;
   Cut cut;
   cut.logit = std::max(cut.logit, limits.floor);

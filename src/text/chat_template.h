@@ -25,8 +25,8 @@ class ChatTemplate {
     std::string_view bos_token, eos_token;  // a template sees "" for none
     const std::tm* now = nullptr;           // local time for strftime_now; null: the clock
   };
-  // Throws Error(kInvalidArgument): the template's own raise_exception message, or line and reason; also past 1e6 steps, 16 MiB of
-  // output or depth 64. Safe to call from several threads.
+  // Throws Error(kInvalidArgument): the template's own raise_exception message, or line and reason; also past 1e6
+  // steps, 16 MiB of output or depth 64. Safe to call from several threads.
   std::string render(const Input& input) const;
 
  private:

@@ -1,5 +1,5 @@
-// The attention backend against a naive softmax in double, and against itself: a row's bits depend on neither phase, batch, layout, threads
-// nor instruction set.
+// The attention backend against a naive softmax in double, and against itself: a row's bits depend on neither phase,
+// batch, layout, threads nor instruction set.
 #include "attention/phased.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,8 @@ class World {
       stride = std::max(stride, needed);
     }
     kv_ = {nullptr, nullptr, dtype, layout, shape.block_size, shape.kv_heads, shape.head_dim, blocks + 1};
-    for (auto* plane : {&k_memory_, &v_memory_}) plane->assign(static_cast<size_t>(plane_bytes(kv_)), std::byte{0xff});  // NaN in every type
+    for (auto* plane : {&k_memory_, &v_memory_})
+      plane->assign(static_cast<size_t>(plane_bytes(kv_)), std::byte{0xff});  // NaN in every type
     kv_.k = k_memory_.data();
     kv_.v = v_memory_.data();
 
@@ -53,19 +54,24 @@ class World {
     size_t next = 0;
     for (size_t i = 0; i < requests_.size(); ++i) {
       const int64_t length = requests_[i].context_len + requests_[i].query_len;
-      for (int64_t b = 0; b * shape.block_size < length; ++b) tables_[i * static_cast<size_t>(stride) + static_cast<size_t>(b)] = order[next++];
+      for (int64_t b = 0; b * shape.block_size < length; ++b)
+        tables_[i * static_cast<size_t>(stride) + static_cast<size_t>(b)] = order[next++];
       const auto row = static_cast<size_t>(shape.kv_heads * shape.head_dim);
       std::vector<float>& k = keys_.emplace_back(static_cast<size_t>(length) * row);
       std::vector<float>& v = values_.emplace_back(static_cast<size_t>(length) * row);
-      std::vector<float>& q = queries_.emplace_back(static_cast<size_t>(requests_[i].query_len * shape.heads * shape.head_dim));
+      std::vector<float>& q =
+          queries_.emplace_back(static_cast<size_t>(requests_[i].query_len * shape.heads * shape.head_dim));
       for (auto* values : {&k, &v, &q}) {
         for (float& x : *values) x = rounded(normal(random), dtype);
       }
       std::vector<int64_t> slots;
       for (int64_t p = 0; p < length; ++p) {
-        slots.push_back(int64_t{tables_[i * static_cast<size_t>(stride) + static_cast<size_t>(p / shape.block_size)]} * shape.block_size + p % shape.block_size);
+        slots.push_back(int64_t{tables_[i * static_cast<size_t>(stride) + static_cast<size_t>(p / shape.block_size)]} *
+                            shape.block_size +
+                        p % shape.block_size);
       }
-      kv_write(k.data(), static_cast<int64_t>(row), v.data(), static_cast<int64_t>(row), slots.data(), length, kv_, pool_);
+      kv_write(k.data(), static_cast<int64_t>(row), v.data(), static_cast<int64_t>(row), slots.data(), length, kv_,
+               pool_);
     }
   }
 
@@ -91,7 +97,9 @@ class World {
     const int64_t width = int64_t{shape_.heads} * shape_.head_dim;
     std::vector<float> q;
     for (const Phase phase : {Phase::kDecode, Phase::kExtend, Phase::kPrefill}) {
-      PhaseRange& range = phase == Phase::kDecode ? batch.decode : phase == Phase::kExtend ? batch.extend : batch.prefill;
+      PhaseRange& range = phase == Phase::kDecode   ? batch.decode
+                          : phase == Phase::kExtend ? batch.extend
+                                                    : batch.prefill;
       range.first_request = static_cast<int32_t>(order.size());
       range.first_token = offsets.back();
       for (size_t i = 0; i < requests_.size(); ++i) {
@@ -133,12 +141,14 @@ class World {
     for (size_t r = 0; r < requests_.size(); ++r) {
       for (int32_t i = 0; i < requests_[r].query_len; ++i) {
         for (int32_t h = 0; h < shape_.heads; ++h) {
-          const float* q = queries_[r].data() + (static_cast<size_t>(i) * static_cast<size_t>(shape_.heads) + static_cast<size_t>(h)) * d;
+          const float* q = queries_[r].data() +
+                           (static_cast<size_t>(i) * static_cast<size_t>(shape_.heads) + static_cast<size_t>(h)) * d;
           const auto kv_head = static_cast<size_t>(h / (shape_.heads / shape_.kv_heads));
           std::vector<double> scores;
           double max = -INFINITY, sum = 0, magnitude = 0;
           for (int32_t j = 0; j <= requests_[r].context_len + i; ++j) {
-            const float* k = keys_[r].data() + (static_cast<size_t>(j) * static_cast<size_t>(shape_.kv_heads) + kv_head) * d;
+            const float* k =
+                keys_[r].data() + (static_cast<size_t>(j) * static_cast<size_t>(shape_.kv_heads) + kv_head) * d;
             double dot = 0, terms = 0;
             for (size_t e = 0; e < d; ++e) {
               dot += static_cast<double>(q[e]) * k[e];
@@ -157,11 +167,17 @@ class World {
               expected += scores[j] / sum * v;
               absolute += scores[j] / sum * std::fabs(v);
             }
-            // f32: a score is off by at most eps * (terms of its dot), a weight by that relative error, a sum of n by n eps; 8 for the rest.
+            // f32: a score is off by at most eps * (terms of its dot), a weight by that relative error, a sum of n by n
+            // eps; 8 for the rest.
             constexpr double kEps = 0x1p-24;
-            const double tolerance = kEps * absolute * (2 * magnitude * static_cast<double>(d) / 16 + static_cast<double>(scores.size()) / 16 + 64) + 1e-30;
-            const float got = out[r][(static_cast<size_t>(i) * static_cast<size_t>(shape_.heads) + static_cast<size_t>(h)) * d + e];
-            ASSERT_NEAR(got, expected, tolerance) << "request " << r << ", row " << i << ", head " << h << ", dim " << e;
+            const double tolerance =
+                kEps * absolute *
+                    (2 * magnitude * static_cast<double>(d) / 16 + static_cast<double>(scores.size()) / 16 + 64) +
+                1e-30;
+            const float got =
+                out[r][(static_cast<size_t>(i) * static_cast<size_t>(shape_.heads) + static_cast<size_t>(h)) * d + e];
+            ASSERT_NEAR(got, expected, tolerance)
+                << "request " << r << ", row " << i << ", head " << h << ", dim " << e;
           }
         }
       }
@@ -202,7 +218,9 @@ std::vector<Request> random_requests(std::mt19937& random) {
   for (int n = pick(1, 6); n > 0; --n) {
     const int kind = pick(0, 3);
     const int context = pick(0, 9) == 0 ? pick(500, 1100) : pick(1, 140);
-    requests.push_back(kind == 0 ? Request{0, pick(1, 70)} : kind == 1 ? Request{context, pick(2, 40)} : Request{context, 1});
+    requests.push_back(kind == 0   ? Request{0, pick(1, 70)}
+                       : kind == 1 ? Request{context, pick(2, 40)}
+                                   : Request{context, 1});
   }
   return requests;
 }
@@ -218,8 +236,10 @@ TEST(Phased, RandomMixedBatchesEqualANaiveSoftmax) {
   for (int round = 0; round < 300 && !HasFailure(); ++round) {
     const Shape shape = random_shape(random);
     const DType dtype = round % 3 == 0 ? DType::kF32 : round % 3 == 1 ? DType::kF16 : DType::kBF16;
-    World world(shape, dtype, round % 2 == 0 ? KvLayout::kPlain : KvLayout::kShuffle, random_requests(random), static_cast<uint32_t>(round));
-    SCOPED_TRACE(testing::Message() << "round " << round << ": " << shape.heads << "/" << shape.kv_heads << " heads of " << shape.head_dim);
+    World world(shape, dtype, round % 2 == 0 ? KvLayout::kPlain : KvLayout::kShuffle, random_requests(random),
+                static_cast<uint32_t>(round));
+    SCOPED_TRACE(testing::Message() << "round " << round << ": " << shape.heads << "/" << shape.kv_heads << " heads of "
+                                    << shape.head_dim);
     world.expect_close(world.run());
   }
 }
@@ -231,11 +251,13 @@ TEST(Phased, BitsDoNotDependOnPhaseLayoutBatchOrThreads) {
     const DType dtype = round % 3 == 0 ? DType::kF32 : round % 3 == 1 ? DType::kF16 : DType::kBF16;
     const auto requests = random_requests(random);
     const auto seed = static_cast<uint32_t>(round);
-    World plain(shape, dtype, KvLayout::kPlain, requests, seed), shuffle(shape, dtype, KvLayout::kShuffle, requests, seed, 3);
+    World plain(shape, dtype, KvLayout::kPlain, requests, seed),
+        shuffle(shape, dtype, KvLayout::kShuffle, requests, seed, 3);
     const auto expected = plain.run();
     EXPECT_EQ(plain.run(/*merged=*/true), expected) << "split equals merged";
     EXPECT_EQ(shuffle.run(), expected) << "shuffle equals plain";
-    for (size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(World(plain, i).run()[0], expected[i]) << "alone equals in a batch";
+    for (size_t i = 0; i < plain.size(); ++i)
+      EXPECT_EQ(World(plain, i).run()[0], expected[i]) << "alone equals in a batch";
   }
 }
 
@@ -265,14 +287,16 @@ TEST(AttentionKernels, InstructionSetsAgreeBitForBit) {
     for (float& x : q) x = normal(random);
     AttentionArgs args{2, 0.3f, kv, q.data(), 2 * head_dim, nullptr, 2 * head_dim};
     const AttentionTask task{table.data(), 0, 5, 600, 0, 2, -1};
-    std::vector<float> scratch(static_cast<size_t>(attention_scratch_floats(2, 1, head_dim))), expected(q.size()), out(q.size());
+    std::vector<float> scratch(static_cast<size_t>(attention_scratch_floats(2, 1, head_dim))), expected(q.size()),
+        out(q.size());
     args.out = expected.data();
     attention_kernels_scalar().attend(args, task, 0, nullptr, scratch.data());
     args.out = out.data();
     for (const CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvx512}) {
       if (!cpu_has(isa)) continue;
       std::fill(out.begin(), out.end(), NAN);
-      (isa == CpuIsa::kAvx2 ? attention_kernels_avx2() : attention_kernels_avx512()).attend(args, task, 0, nullptr, scratch.data());
+      (isa == CpuIsa::kAvx2 ? attention_kernels_avx2() : attention_kernels_avx512())
+          .attend(args, task, 0, nullptr, scratch.data());
       EXPECT_EQ(out, expected) << cpu_isa_name(isa) << ", head size " << head_dim;
     }
   }
@@ -282,7 +306,8 @@ TEST(AttentionKernels, InstructionSetsAgreeBitForBit) {
 TEST(Phased, LargeBlockNumbersGiveTheSameAsSmallOnes) {
   const Shape shape{8, 8, 128, 16};
   PagedKv kv{nullptr, nullptr, DType::kF16, KvLayout::kPlain, 16, 8, 128, 131072};
-  Workspace k(static_cast<size_t>(plane_bytes(kv))), v(static_cast<size_t>(plane_bytes(kv)));  // 4 GiB each, of which few pages are touched
+  Workspace k(static_cast<size_t>(plane_bytes(kv))),
+      v(static_cast<size_t>(plane_bytes(kv)));  // 4 GiB each, of which few pages are touched
   kv.k = k.take<std::byte>(k.capacity());
   kv.v = v.take<std::byte>(v.capacity());
   ThreadPool pool(1);
@@ -353,7 +378,8 @@ TEST(Phased, PlanningManyDecodesIsQuick) {
 
 TEST(Registry, NamesAliasesAndReasons) {
   AttentionGroup group{4, 2, 64, 1.0f, DType::kF16, KvLayout::kPlain, 16};
-  for (const char* name : {"", "auto", "PHASED", "ROCM_AITER_FA"}) EXPECT_EQ(make_attention_backend(name, group)->name(), "PHASED");
+  for (const char* name : {"", "auto", "PHASED", "ROCM_AITER_FA"})
+    EXPECT_EQ(make_attention_backend(name, group)->name(), "PHASED");
   const auto message = [&](const char* name) -> std::string {
     try {
       make_attention_backend(name, group);
@@ -362,10 +388,12 @@ TEST(Registry, NamesAliasesAndReasons) {
     }
     return "accepted";
   };
-  EXPECT_NE(message("FLASHINFER").find("there is no backend FLASHINFER. Backends: PHASED (alias ROCM_AITER_FA): fits"), std::string::npos);
+  EXPECT_NE(message("FLASHINFER").find("there is no backend FLASHINFER. Backends: PHASED (alias ROCM_AITER_FA): fits"),
+            std::string::npos);
   group.block_size = 24;
   group.heads = 33;
-  EXPECT_NE(message("PHASED").find("Block size must be a multiple of 16., 33 query heads can't share 2 KV heads"), std::string::npos);
+  EXPECT_NE(message("PHASED").find("Block size must be a multiple of 16., 33 query heads can't share 2 KV heads"),
+            std::string::npos);
   EXPECT_NE(message("auto").find("No valid attention backend found"), std::string::npos);
 }
 

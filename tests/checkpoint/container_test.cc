@@ -52,7 +52,9 @@ std::string test_name(const testing::TestParamInfo<Json>& info) {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("quire_test_" + std::to_string(::getpid()) + "_" + std::to_string(counter()++))) {
+  TemporaryFolder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("quire_test_" + std::to_string(::getpid()) + "_" + std::to_string(counter()++))) {
     std::filesystem::create_directories(path_);
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
@@ -106,8 +108,11 @@ TEST(Gguf, EveryPrefixOfAFileIsRefusedCleanly) {
   for (const Json& c : cases("gguf_cases.json")) {
     if (c["expect"] != "accept") continue;
     const auto bytes = decode_base64(c["base64"]);
-    for (size_t n = 0; n < bytes.size(); ++n) message_of([&] { const std::span<const std::byte> whole(bytes);
-                                                       GgufFile file(whole.first(n), "cut"); });
+    for (size_t n = 0; n < bytes.size(); ++n)
+      message_of([&] {
+        const std::span<const std::byte> whole(bytes);
+        GgufFile file(whole.first(n), "cut");
+      });
     for (size_t i = 0; i < bytes.size(); ++i) {
       for (const int value : {0x00, 0x01, 0x7f, 0x80, 0xff}) {
         auto changed = bytes;
@@ -181,7 +186,8 @@ TEST(Rope, FrequenciesOfTheCases) {
     rope.high_freq_factor = config.value("high_freq_factor", 4.0);
     rope.original_max_position = config.value("original_max_position_embeddings", int64_t{8192});
     if (rope.type == "yarn") {
-      EXPECT_NE(message_of([&] { rope_inv_freq(rope, config["head_dim"]); }).find("yarn is not supported"), std::string::npos);
+      EXPECT_NE(message_of([&] { rope_inv_freq(rope, config["head_dim"]); }).find("yarn is not supported"),
+                std::string::npos);
       continue;
     }
     const std::vector<float> ours = rope_inv_freq(rope, config["head_dim"]);
@@ -272,7 +278,9 @@ TEST(HuggingFaceFolder, ReadsShardsAndRefusesBrokenIndexes) {
 }
 
 TEST(HuggingFaceFolder, ConfigErrorsNameTheField) {
-  const auto message = [](const std::string& text) { return message_of([&] { parse_hf_config(text, "config.json"); }); };
+  const auto message = [](const std::string& text) {
+    return message_of([&] { parse_hf_config(text, "config.json"); });
+  };
   EXPECT_EQ(message("[]"), "config.json is not a JSON object");
   EXPECT_EQ(message("{"), "config.json is not a JSON object");
   EXPECT_EQ(message("{}"), "config.json: architectures is missing");
@@ -309,8 +317,11 @@ TEST(Dummy, ValuesDoNotDependOnTheSplitAndStayInRange) {
 
 TEST(OpenCheckpoint, SaysWhatIsMissing) {
   const TemporaryFolder folder;
-  EXPECT_NE(message_of([&] { open_checkpoint(folder.path() + "/none.gguf", LoadFormat::kAuto); }).find("does not exist"), std::string::npos);
-  EXPECT_NE(message_of([&] { open_checkpoint(folder.path(), LoadFormat::kAuto); }).find("has no config.json"), std::string::npos);
+  EXPECT_NE(
+      message_of([&] { open_checkpoint(folder.path() + "/none.gguf", LoadFormat::kAuto); }).find("does not exist"),
+      std::string::npos);
+  EXPECT_NE(message_of([&] { open_checkpoint(folder.path(), LoadFormat::kAuto); }).find("has no config.json"),
+            std::string::npos);
   ::setenv("HF_HUB_CACHE", folder.path().c_str(), 1);
   const std::string hub = message_of([&] { open_checkpoint("some-org/some-model", LoadFormat::kAuto); });
   EXPECT_NE(hub.find("hf download some-org/some-model"), std::string::npos) << hub;

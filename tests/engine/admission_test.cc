@@ -36,7 +36,11 @@ TEST(Admission, RefusesWhatIsOutOfRangeAndNamesIt) {
   const std::vector<std::pair<std::string, std::function<void(SamplingParams&)>>> table = {
       {"n", [](auto& p) { p.n = 0; }},
       {"n", [](auto& p) { p.n = 129; }},
-      {"n", [](auto& p) { p.n = 2; p.temperature = 0; }},
+      {"n",
+       [](auto& p) {
+         p.n = 2;
+         p.temperature = 0;
+       }},
       {"temperature", [](auto& p) { p.temperature = -0.1; }},
       {"temperature", [](auto& p) { p.temperature = 2.1; }},
       {"temperature", [=](auto& p) { p.temperature = kNan; }},
@@ -48,12 +52,24 @@ TEST(Admission, RefusesWhatIsOutOfRangeAndNamesIt) {
       {"frequency_penalty", [](auto& p) { p.frequency_penalty = -2.5; }},
       {"repetition_penalty", [](auto& p) { p.repetition_penalty = 0; }},
       {"repetition_penalty", [=](auto& p) { p.repetition_penalty = kInfinity; }},
-      {"logit_bias", [](auto& p) { p.logit_bias = {{1000, 1.0f}}; }},
-      {"logit_bias", [](auto& p) { p.logit_bias = {{-1, 1.0f}}; }},
+      {"logit_bias",
+       [](auto& p) {
+         p.logit_bias = {{1000, 1.0f}};
+       }},
+      {"logit_bias",
+       [](auto& p) {
+         p.logit_bias = {{-1, 1.0f}};
+       }},
       {"allowed_token_ids", [](auto& p) { p.allowed_token_ids = {1000}; }},
       {"bad_words", [](auto& p) { p.bad_words = {{}}; }},
-      {"bad_words", [](auto& p) { p.bad_words = {{1, 1000}}; }},
-      {"stop", [](auto& p) { p.stop = {"a", "b", "c", "d", "e"}; }},
+      {"bad_words",
+       [](auto& p) {
+         p.bad_words = {{1, 1000}};
+       }},
+      {"stop",
+       [](auto& p) {
+         p.stop = {"a", "b", "c", "d", "e"};
+       }},
       {"stop", [](auto& p) { p.stop = {""}; }},
       {"stop_token_ids", [](auto& p) { p.stop_token_ids = {1000}; }},
       {"logprobs", [](auto& p) { p.logprobs = 21; }},
@@ -63,7 +79,11 @@ TEST(Admission, RefusesWhatIsOutOfRangeAndNamesIt) {
       {"max_tokens", [](auto& p) { p.max_tokens = -1; }},
       {"max_tokens", [](auto& p) { p.max_tokens = 257; }},
       {"min_tokens", [](auto& p) { p.min_tokens = -1; }},
-      {"min_tokens", [](auto& p) { p.min_tokens = 8; p.max_tokens = 7; }},
+      {"min_tokens",
+       [](auto& p) {
+         p.min_tokens = 8;
+         p.max_tokens = 7;
+       }},
       {"min_tokens", [](auto& p) { p.min_tokens = 254; }},  // max_tokens is null: the room left counts
   };
   for (const auto& [param, change] : table) {
@@ -78,9 +98,15 @@ TEST(Admission, PromptsHaveToFit) {
   EXPECT_EQ(admit([](auto& r) { r.prompt_ids = {1000}; }).param, "prompt");
   EXPECT_EQ(admit([](auto& r) { r.prompt_ids = {-1}; }).param, "prompt");
   const Verdict verdict = admit([](auto& r) { r.prompt_ids.assign(256, 1); });
-  EXPECT_NE(verdict.message.find("maximum context length is 256 tokens. However, your prompt contains 256 input tokens"), std::string::npos);
+  EXPECT_NE(
+      verdict.message.find("maximum context length is 256 tokens. However, your prompt contains 256 input tokens"),
+      std::string::npos);
   EXPECT_EQ(admit([](auto& r) { r.prompt_ids.assign(255, 1); }).message, "accepted");
-  EXPECT_EQ(admit([](auto& r) { r.prompt_ids.assign(256, 1); r.params.max_tokens = 0; }).message, "accepted");
+  EXPECT_EQ(admit([](auto& r) {
+              r.prompt_ids.assign(256, 1);
+              r.params.max_tokens = 0;
+            }).message,
+            "accepted");
 }
 
 TEST(Admission, FillsInWhatIsOpen) {

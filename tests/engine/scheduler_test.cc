@@ -1,5 +1,5 @@
-// The scheduler with a model that is a hash: a sequence's next token depends on all its tokens, read back from a fake KV cache through the
-// block table. Wrong positions, blocks shared by mistake or lost tokens change the answer.
+// The scheduler with a model that is a hash: a sequence's next token depends on all its tokens, read back from a fake
+// KV cache through the block table. Wrong positions, blocks shared by mistake or lost tokens change the answer.
 #include "engine/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,8 @@ class FakeEngine {
         scheduler_(options, pool_, tables_),
         kv_(static_cast<size_t>(blocks) * kBlockSize, -1) {}
 
-  EngineRequest& submit(std::vector<int32_t> prompt, int64_t max_tokens, int32_t n = 1, int64_t priority = 0, bool prompt_logprobs = false) {
+  EngineRequest& submit(std::vector<int32_t> prompt, int64_t max_tokens, int32_t n = 1, int64_t priority = 0,
+                        bool prompt_logprobs = false) {
     EngineRequest& request = *requests_.emplace_back(std::make_unique<EngineRequest>());
     request.number = requests_.size();
     request.input.priority = priority;
@@ -78,7 +79,8 @@ class FakeEngine {
       EXPECT_EQ(s.sampled, s.start + s.query_len == s.sequence->length());
       tokens += s.query_len;
       logprob_rows += prompt_logprob_rows(*s.sequence, s.start, s.query_len);
-      for (int64_t p = s.start; p < s.start + s.query_len; ++p) kv_at(*s.sequence, p) = s.sequence->tokens[static_cast<size_t>(p)];
+      for (int64_t p = s.start; p < s.start + s.query_len; ++p)
+        kv_at(*s.sequence, p) = s.sequence->tokens[static_cast<size_t>(p)];
     }
     EXPECT_LE(tokens, options_.max_num_batched_tokens);
     EXPECT_LE(static_cast<int64_t>(scheduled.size()), options_.max_num_seqs);
@@ -213,8 +215,8 @@ TEST(Scheduler, PromptLogprobsDoNotReadTheCacheAndAreBounded) {
 TEST(Scheduler, ChoicesShareTheirPrompt) {
   FakeEngine engine({}, 64);
   engine.submit(some_tokens(64, 5), 6, 4);
-  EXPECT_EQ(engine.step(), 64);            // the first choice alone
-  EXPECT_EQ(engine.step(), 1 + 3 * 16);    // the others have the last block left to compute
+  EXPECT_EQ(engine.step(), 64);          // the first choice alone
+  EXPECT_EQ(engine.step(), 1 + 3 * 16);  // the others have the last block left to compute
   engine.run_until_idle();
   engine.expect_right(*engine.requests()[0]);
 }
@@ -278,7 +280,8 @@ TEST(Scheduler, RandomLoadsGiveTheTokensOfUnloadedRuns) {
     FakeEngine engine(options, blocks);
     std::vector<bool> aborted;
     for (int i = 0; i < 25; ++i) {
-      engine.submit(some_tokens(pick(1, 200), pick(0, 3)), pick(1, 56), pick(0, 5) == 0 ? 3 : 1, pick(-2, 2), pick(0, 6) == 0);
+      engine.submit(some_tokens(pick(1, 200), pick(0, 3)), pick(1, 56), pick(0, 5) == 0 ? 3 : 1, pick(-2, 2),
+                    pick(0, 6) == 0);
       aborted.push_back(false);
       for (int steps = pick(0, 3); steps > 0 && !engine.scheduler().idle(); --steps) engine.step();
       if (pick(0, 6) == 0) {

@@ -103,7 +103,8 @@ TEST(SlotOf, Cases) {
     const auto tables = c["block_table"].get<std::vector<std::vector<int32_t>>>();
     for (size_t i = 0; i < c["pos"].size(); ++i) {
       const int request = c["req"][i];
-      const int64_t slot = request < 0 ? -1 : slot_of(tables[static_cast<size_t>(request)], c["pos"][i], c["block_size"]);
+      const int64_t slot =
+          request < 0 ? -1 : slot_of(tables[static_cast<size_t>(request)], c["pos"][i], c["block_size"]);
       EXPECT_EQ(slot, c["slots"][i].get<int64_t>()) << c["id"] << " " << i;
     }
   }

@@ -1,4 +1,5 @@
-// The whole forward pass against a naive one in double: every phase, both layouts, both rope styles, tied and untied heads.
+// The whole forward pass against a naive one in double: every phase, both layouts, both rope styles, tied and untied
+// heads.
 #include "model/llama.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +62,8 @@ class NaiveLlama {
     }
     std::vector<Vector> logits;
     for (const Vector& row : x) {
-      logits.push_back(product(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", norm(row, "model.norm.weight")));
+      logits.push_back(product(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight",
+                               norm(row, "model.norm.weight")));
     }
     return logits;
   }
@@ -89,7 +91,8 @@ class NaiveLlama {
     const auto d = static_cast<size_t>(config_.head_dim), half = d / 2;
     for (size_t head = 0; head < x.size() / d; ++head) {
       for (size_t i = 0; i < half; ++i) {
-        const double angle = position * std::pow(config_.rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+        const double angle =
+            position * std::pow(config_.rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
         double& a = x[head * d + (config_.rope.interleaved ? 2 * i : i)];
         double& b = x[head * d + (config_.rope.interleaved ? 2 * i + 1 : i + half)];
         const double a0 = a;
@@ -221,7 +224,8 @@ TEST_P(LlamaTest, PrefillExtendAndDecodeEqualANaiveForward) {
 }
 
 INSTANTIATE_TEST_SUITE_P(LayoutsRopesHeads, LlamaTest,
-                         testing::Combine(testing::Values(KvLayout::kPlain, KvLayout::kShuffle), testing::Bool(), testing::Bool()));
+                         testing::Combine(testing::Values(KvLayout::kPlain, KvLayout::kShuffle), testing::Bool(),
+                                          testing::Bool()));
 
 TEST(Llama, LogitsOfWantedRowsDoNotDependOnTheOthers) {
   const RandomCheckpoint checkpoint(small_config());
@@ -250,7 +254,8 @@ TEST(Llama, RefusesWhatItCannotRun) {
   missing.erase("model.layers.1.mlp.up_proj.weight");
   EXPECT_EQ(message(missing), "random: tensor model.layers.1.mlp.up_proj.weight is missing");
   config.architecture = "MambaForCausalLM";
-  EXPECT_EQ(message(RandomCheckpoint(config)), "random: architecture MambaForCausalLM is not supported; there are: LlamaForCausalLM");
+  EXPECT_EQ(message(RandomCheckpoint(config)),
+            "random: architecture MambaForCausalLM is not supported; there are: LlamaForCausalLM");
   config = small_config();
   config.heads = 7;
   EXPECT_NE(message(RandomCheckpoint(config)).find("7 attention heads can't be shared by 2"), std::string::npos);

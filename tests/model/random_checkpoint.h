@@ -15,7 +15,8 @@ namespace quire {
 class RandomCheckpoint final : public Checkpoint {
  public:
   explicit RandomCheckpoint(ModelConfig config, uint64_t seed = 1) : config_(std::move(config)), random_(seed) {
-    const int64_t hidden = config_.hidden_size, q = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
+    const int64_t hidden = config_.hidden_size, q = config_.heads * config_.head_dim,
+                  kv = config_.kv_heads * config_.head_dim;
     add("model.embed_tokens.weight", {config_.vocab_size, hidden}, 1.0);
     for (int64_t i = 0; i < config_.layers; ++i) {
       const std::string p = "model.layers." + std::to_string(i) + ".";

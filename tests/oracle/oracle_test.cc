@@ -1,5 +1,5 @@
-// The real model against transformers' greedy tokens (tests/data/oracle/smollm2.json, fp32, EOS ignored), and the same tokens again under
-// every way the engine may schedule them.
+// The real model against transformers' greedy tokens (tests/data/oracle/smollm2.json, fp32, EOS ignored), and the same
+// tokens again under every way the engine may schedule them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -111,8 +111,8 @@ TEST_F(OracleTest, GreedyTokensAreThoseOfTransformersHoweverTheyAreScheduled) {
     for (size_t j = 0; j < first[i].size(); ++j) {
       if (first[i][j] == prompt.generated[j]) continue;
       const auto& top = prompt.top5[j];
-      ASSERT_LT(top[0].second - top[1].second, kTie)
-          << prompt.name << ", token " << j << ": " << first[i][j] << " instead of " << prompt.generated[j] << ", which is no tie";
+      ASSERT_LT(top[0].second - top[1].second, kTie) << prompt.name << ", token " << j << ": " << first[i][j]
+                                                     << " instead of " << prompt.generated[j] << ", which is no tie";
       ASSERT_EQ(first[i][j], top[1].first);
       std::cout << prompt.name << ": tie at token " << j << "; what follows is not compared\n";
       break;
@@ -170,7 +170,8 @@ TEST_F(OracleTest, TopLogprobsAreThoseOfTransformers) {
     for (size_t j = 0; j < prompt.generated.size(); ++j) {
       const TokenLogprobs& ours = *logprobs[prompt.ids.size() + j];
       // Two fp32 programs with sums in different orders over 30 layers: 2e-3 is far under any difference that matters.
-      for (size_t k = 0; k < 5; ++k) EXPECT_NEAR(ours.top[k].logprob, prompt.top5[j][k].second, 2e-3) << prompt.name << " " << j;
+      for (size_t k = 0; k < 5; ++k)
+        EXPECT_NEAR(ours.top[k].logprob, prompt.top5[j][k].second, 2e-3) << prompt.name << " " << j;
     }
   }
 }

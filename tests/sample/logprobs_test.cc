@@ -24,13 +24,16 @@ TEST(Logprobs, EqualAFullSortInDouble) {
     for (const float x : logits) sum += std::exp(x - best);
     std::vector<int32_t> order(n);
     for (size_t i = 0; i < n; ++i) order[i] = static_cast<int32_t>(i);
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+    });
     const auto logprob = [&](int32_t id) { return logits[static_cast<size_t>(id)] - best - std::log(sum); };
     const auto token = static_cast<int32_t>(n / 2);
     for (const int32_t top : {0, 1, 5, 20, 700, 5000, -1}) {
       const TokenLogprobs result = token_logprobs(logits, token, top);
       EXPECT_NEAR(result.token.logprob, logprob(token), 2e-6 * std::max(1.0, std::abs(logprob(token))));
-      const auto above = std::count_if(logits.begin(), logits.end(), [&](float x) { return x > logits[static_cast<size_t>(token)]; });
+      const auto above =
+          std::count_if(logits.begin(), logits.end(), [&](float x) { return x > logits[static_cast<size_t>(token)]; });
       EXPECT_EQ(result.token.rank, above + 1);
       const size_t wanted = top < 0 ? n : std::min(n, static_cast<size_t>(top));
       ASSERT_EQ(result.top.size(), wanted);

@@ -16,7 +16,8 @@ TEST(Philox, KnownAnswers) {
   using Words = std::array<uint32_t, 4>;
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, 0, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   constexpr uint32_t kOnes = 0xffffffff;
-  EXPECT_EQ(philox4x32({kOnes, kOnes, kOnes, kOnes}, kOnes, kOnes), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32({kOnes, kOnes, kOnes, kOnes}, kOnes, kOnes),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0xa4093822, 0x299f31d0),
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
@@ -46,7 +47,8 @@ TEST(Philox, GumbelIsFiniteAndFalling) {
 TEST(Philox, UniformsAreSpreadEvenly) {
   constexpr int kBins = 64, kDraws = 64000;
   std::vector<int> counts(kBins);
-  for (uint32_t i = 0; i < kDraws; ++i) ++counts[static_cast<size_t>(philox_uniform(42, 0, i / 1000, i % 1000) * kBins)];
+  for (uint32_t i = 0; i < kDraws; ++i)
+    ++counts[static_cast<size_t>(philox_uniform(42, 0, i / 1000, i % 1000) * kBins)];
   double chi2 = 0;
   for (const int count : counts) chi2 += (count - 1000.0) * (count - 1000.0) / 1000.0;
   EXPECT_LT(chi2, 63 + 5 * std::sqrt(2 * 63.0));

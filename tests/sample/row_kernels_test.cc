@@ -69,7 +69,8 @@ TEST_P(RowKernelsTest, CountScaleCollect) {
     found.resize(kernels().collect(row.data(), n, 1.0f, found.data()));
     EXPECT_EQ(found, expected) << n;
     found.resize(n);
-    EXPECT_EQ(kernels().collect(row.data(), n, -kInfinity, found.data()), n > 8 ? n - 1 : n) << "-inf is never collected";
+    EXPECT_EQ(kernels().collect(row.data(), n, -kInfinity, found.data()), n > 8 ? n - 1 : n)
+        << "-inf is never collected";
     std::vector<float> scaled = row;
     kernels().scale(scaled.data(), n, 2.5f, 0.7f);
     for (size_t i = 0; i < n; ++i) EXPECT_EQ(scaled[i], (row[i] - 2.5f) * 0.7f);
@@ -99,7 +100,8 @@ TEST_P(RowKernelsTest, RaceFindsTheWinnerOfAPlainLoop) {
       const float deviation = seed % 4 == 0 ? 0.0f : seed % 4 == 1 ? 1e-3f : 4.0f;
       std::vector<float> row = random_row(n, static_cast<uint32_t>(seed), deviation);
       const Cut cut{seed % 3 == 0 ? -1.0f : std::numeric_limits<float>::lowest(), static_cast<int32_t>(n / 2)};
-      const PhiloxStream stream{seed * 0x9e3779b97f4a7c15u, static_cast<uint32_t>(seed), static_cast<uint32_t>(seed % 5)};
+      const PhiloxStream stream{seed * 0x9e3779b97f4a7c15u, static_cast<uint32_t>(seed),
+                                static_cast<uint32_t>(seed % 5)};
       GumbelRace plain{stream, cut}, race{stream, cut};
       for (size_t i = n; i-- > 0;) {
         if (row[i] > -kInfinity) plain.offer(row[i], static_cast<int32_t>(i));

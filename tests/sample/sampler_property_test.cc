@@ -32,8 +32,8 @@ SamplingParams with(double temperature, double top_p = 1.0, int64_t top_k = 0, d
   return p;
 }
 
-int32_t draw(std::vector<float> logits, const SamplingParams& params, uint64_t seed, SamplerScratch& scratch, uint32_t choice = 0,
-             std::vector<int32_t> output = {}) {
+int32_t draw(std::vector<float> logits, const SamplingParams& params, uint64_t seed, SamplerScratch& scratch,
+             uint32_t choice = 0, std::vector<int32_t> output = {}) {
   SampleInput input;
   input.params = &params;
   input.seed = seed;
@@ -69,14 +69,16 @@ TEST(SamplerProperties, CandidatesAreThoseOfAFullSort) {
     for (const float deviation : {0.001f, 1.0f, 5.0f}) {
       const std::vector<float> logits = random_logits(n, ++seed, deviation);
       for (const SamplingParams& p :
-           {with(1), with(0.7, 0.9), with(1, 0.999), with(1, 0.3), with(1, 0.01), with(1, 1, 1), with(1.5, 1, 50), with(1, 1, 900),
-            with(1, 1, 30000), with(1, 1, 0, 0.05), with(2, 0.8, 40, 0.01), with(1, 0.5, 3000), with(1, 0.9, 0, 0.2)}) {
+           {with(1), with(0.7, 0.9), with(1, 0.999), with(1, 0.3), with(1, 0.01), with(1, 1, 1), with(1.5, 1, 50),
+            with(1, 1, 900), with(1, 1, 30000), with(1, 1, 0, 0.05), with(2, 0.8, 40, 0.01), with(1, 0.5, 3000),
+            with(1, 0.9, 0, 0.2)}) {
         std::vector<float> row = logits;
         SampleInput input;
         input.params = &p;
         const auto got = candidate_probabilities(row, input), expected = naive_candidates(logits, p);
         // Where a sum lands within rounding of top_p, one candidate more or less is right.
-        ASSERT_NEAR(static_cast<double>(got.size()), static_cast<double>(expected.size()), p.top_p < 1 && n > 1000 ? 1 : 0)
+        ASSERT_NEAR(static_cast<double>(got.size()), static_cast<double>(expected.size()),
+                    p.top_p < 1 && n > 1000 ? 1 : 0)
             << n << " " << deviation << " p " << p.top_p << " k " << p.top_k << " min_p " << p.min_p;
         if (got.size() != expected.size()) continue;
         for (size_t i = 0; i < got.size(); ++i) {
@@ -92,7 +94,8 @@ TEST(SamplerProperties, DrawsFollowTheProbabilities) {
   const std::vector<float> logits = {2.0f, 1.0f, 0.5f, 0.0f, -0.5f, -1.0f, 1.5f, -kInfinity, 0.25f, 1.25f, -3.0f};
   SamplerScratch scratch;
   uint64_t seed = 1000;
-  for (const SamplingParams& p : {with(1), with(0.5), with(2), with(1, 0.8), with(1, 1, 4), with(1, 1, 0, 0.2), with(1.3, 0.9, 6)}) {
+  for (const SamplingParams& p :
+       {with(1), with(0.5), with(2), with(1, 0.8), with(1, 1, 4), with(1, 1, 0, 0.2), with(1.3, 0.9, 6)}) {
     std::vector<float> row = logits;
     SampleInput input;
     input.params = &p;

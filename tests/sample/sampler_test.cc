@@ -44,9 +44,11 @@ TEST_P(SamplingCases, Hold) {
   params.presence_penalty = c.value("presence_penalty", 0.0);
   params.frequency_penalty = c.value("frequency_penalty", 0.0);
   if (c.contains("logit_bias")) {
-    for (const auto& [id, bias] : c["logit_bias"].items()) params.logit_bias.emplace_back(std::stoi(id), bias.get<float>());
+    for (const auto& [id, bias] : c["logit_bias"].items())
+      params.logit_bias.emplace_back(std::stoi(id), bias.get<float>());
   }
-  const auto prompt = c.value("prompt_ids", std::vector<int32_t>{}), output = c.value("output_ids", std::vector<int32_t>{});
+  const auto prompt = c.value("prompt_ids", std::vector<int32_t>{}),
+             output = c.value("output_ids", std::vector<int32_t>{});
   SampleInput input;
   input.params = &params;
   input.prompt_ids = prompt;
@@ -73,11 +75,13 @@ TEST_P(SamplingCases, Hold) {
     if (c.contains("probs")) {
       std::vector<double> probabilities(c["logits"].size());
       for (const auto& [id, probability] : left) probabilities[static_cast<size_t>(id)] = probability;
-      for (size_t i = 0; i < probabilities.size(); ++i) EXPECT_NEAR(probabilities[i], c["probs"][i].get<double>(), 1e-6);
+      for (size_t i = 0; i < probabilities.size(); ++i)
+        EXPECT_NEAR(probabilities[i], c["probs"][i].get<double>(), 1e-6);
       ++checked;
     }
     if (c.contains("logits_after")) {
-      // Temperature 1 and nothing cut: probabilities are the softmax of the processed logits, from which they come back up to a constant.
+      // Temperature 1 and nothing cut: probabilities are the softmax of the processed logits, from which they come back
+      // up to a constant.
       for (size_t i = 1; i < left.size(); ++i) {
         const double difference = std::log(left[i].second / left[0].second);
         EXPECT_NEAR(difference, c["logits_after"][i].get<double>() - c["logits_after"][0].get<double>(), 1e-6);
@@ -119,11 +123,13 @@ INSTANTIATE_TEST_SUITE_P(All, SamplingCases, testing::ValuesIn(cases().get<std::
 
 std::vector<float> random_logits(size_t n, uint64_t seed) {
   std::vector<float> logits(n);
-  for (size_t i = 0; i < n; ++i) logits[i] = static_cast<float>(8.0 * philox_uniform(seed, 7, 3, static_cast<uint32_t>(i)) - 4.0);
+  for (size_t i = 0; i < n; ++i)
+    logits[i] = static_cast<float>(8.0 * philox_uniform(seed, 7, 3, static_cast<uint32_t>(i)) - 4.0);
   return logits;
 }
 
-// Draws over many seeds follow the probabilities: chi-square with 9 degrees of freedom stays under its 1 - 1e-6 quantile, 44.8.
+// Draws over many seeds follow the probabilities: chi-square with 9 degrees of freedom stays under its 1 - 1e-6
+// quantile, 44.8.
 TEST(Sampler, DrawsFollowTheProbabilities) {
   for (const bool cut : {false, true}) {
     SamplingParams params;

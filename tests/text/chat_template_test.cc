@@ -75,7 +75,8 @@ TEST(ChatTemplate, ExtraVariablesAndFixedOnes) {
   input.extra = &extra;
   input.bos_token = "A";
   const ChatTemplate chat(
-      "{{ enable_thinking }} {{ messages[0].content }} {{ bos_token }} {{ documents | default([], true) | length }} {{ tools }} {{ eos_token }}|");
+      "{{ enable_thinking }} {{ messages[0].content }} {{ bos_token }} {{ documents | default([], true) | length }} {{ "
+      "tools }} {{ eos_token }}|");
   EXPECT_EQ(chat.render(input), "False x B 2 None |");
   input.extra = nullptr;
   EXPECT_EQ(chat.render(input), " x A 0 None |");

@@ -1,5 +1,6 @@
 #pragma once
-// Token embedding of models whose head is not tied: rows kept as the checkpoint stores them, dequantized when looked up.
+// Token embedding of models whose head is not tied: rows kept as the checkpoint stores them, dequantized when looked
+// up.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -19,14 +19,18 @@ namespace {
 
 const LinearKernels& kernels_for(CpuIsa isa) {
   switch (isa) {
-    case CpuIsa::kAvx512: return linear_kernels_avx512();
-    case CpuIsa::kAvx2: return linear_kernels_avx2();
-    case CpuIsa::kScalar: break;
+    case CpuIsa::kAvx512:
+      return linear_kernels_avx512();
+    case CpuIsa::kAvx2:
+      return linear_kernels_avx2();
+    case CpuIsa::kScalar:
+      break;
   }
   return linear_kernels_scalar();
 }
 
-// Memory of one packed weight: whole pages of its own, huge ones where the kernel gives them (fewer TLB misses on a stream).
+// Memory of one packed weight: whole pages of its own, huge ones where the kernel gives them (fewer TLB misses on a
+// stream).
 class Pages {
  public:
   explicit Pages(size_t bytes) : bytes_(bytes) {
@@ -54,6 +58,12 @@ struct Segment {
   size_t offset;  // of the first panel
 };
 
+constexpr size_t kAlignmentSlack = 64;          // of one piece of workspace
+constexpr int64_t kGroupSideBytes = 4 + 4 + 8;  // scale, sum and offsets of a group of x
+constexpr int64_t kBlockBytes = 256 << 10;      // of x that a core's second cache holds beside the panels
+constexpr int64_t kItemsPerWorker = 8;
+constexpr int64_t kShareRows = 32;  // below, a panel's codes would be unpacked twice for too few rows
+
 constexpr int64_t panel_count(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 
 }  // namespace
@@ -64,6 +74,36 @@ struct PackedLinear::Impl {
   std::vector<Segment> segments;
   std::unique_ptr<Pages> pages;
   const LinearKernels* kernels = nullptr;
+
+  PackedRows take_rows(int64_t m, Workspace& workspace) const {
+    PackedRows rows{};
+    if (compute != LinearCompute::kInt8) {
+      rows.floats = workspace.take<float>(static_cast<size_t>(m * in));
+      return rows;
+    }
+    const auto groups = static_cast<size_t>(m * in / kGroup);
+    rows.codes = workspace.take<int8_t>(static_cast<size_t>(m * in));
+    rows.scales = workspace.take<float>(groups);
+    rows.sums = workspace.take<float>(groups);
+    rows.offsets = workspace.take<int32_t>(groups * 2);
+    return rows;
+  }
+
+  // Panels [begin, end) of all segments against the tiles of `job`, which lacks what depends on the panels.
+  void multiply(PanelJob& job, float* y, int64_t begin, int64_t end) const {
+    for (const Segment& segment : segments) {
+      const int64_t first = std::max(begin, segment.first_panel),
+                    last = std::min(end, segment.first_panel + segment.panels);
+      if (first >= last) continue;
+      const int64_t skip = first - segment.first_panel;
+      job.format = segment.format;
+      job.panels = pages->data() + segment.offset + skip * panel_bytes(segment.format, in);
+      job.panel_count = last - first;
+      job.rows = std::min(segment.rows - skip * kPanelRows, (last - first) * kPanelRows);
+      job.y = y + segment.first_row + skip * kPanelRows;
+      kernels->multiply(job);
+    }
+  }
 };
 
 PackedLinear::PackedLinear() = default;
@@ -71,17 +111,20 @@ PackedLinear::PackedLinear(PackedLinear&&) noexcept = default;
 PackedLinear& PackedLinear::operator=(PackedLinear&&) noexcept = default;
 PackedLinear::~PackedLinear() = default;
 
-PackedLinear PackedLinear::pack(int64_t out, int64_t in, DType source, const RowSource& rows, LinearCompute compute, ThreadPool& pool) {
+PackedLinear PackedLinear::pack(int64_t out, int64_t in, DType source, const RowSource& rows, LinearCompute compute,
+                                ThreadPool& pool) {
   return pack_stacked({{out, source, rows}}, in, compute, pool);
 }
 
-PackedLinear PackedLinear::pack_stacked(const std::vector<Part>& parts, int64_t in, LinearCompute compute, ThreadPool& pool) {
+PackedLinear PackedLinear::pack_stacked(const std::vector<Part>& parts, int64_t in, LinearCompute compute,
+                                        ThreadPool& pool) {
   auto impl = std::make_unique<Impl>();
   impl->in = in;
   impl->compute = compute;
   impl->kernels = &kernels_for(cpu_isa());
   size_t bytes = 0;
-  // Neighbours of one format share a segment if the seam falls on a panel's edge; else the seam would need rows of two sources in one panel.
+  // Neighbours of one format share a segment if the seam falls on a panel's edge; else the seam would need rows of two
+  // sources in one panel.
   struct PartPlace {
     size_t segment;
     int64_t first_panel;
@@ -89,11 +132,12 @@ PackedLinear PackedLinear::pack_stacked(const std::vector<Part>& parts, int64_t 
   std::vector<PartPlace> places;
   for (const Part& part : parts) {
     if (part.out < 1 || in < 1 || in % block_elements(part.source) != 0) {
-      throw invalid_argument("a weight of " + std::to_string(part.out) + " x " + std::to_string(in) + " is no whole number of " +
-                             std::string(dtype_name(part.source)) + " blocks");
+      throw invalid_argument("a weight of " + std::to_string(part.out) + " x " + std::to_string(in) +
+                             " is no whole number of " + std::string(dtype_name(part.source)) + " blocks");
     }
     const PanelFormat format = panel_format(part.source, compute);
-    const bool joins = !impl->segments.empty() && impl->segments.back().format == format && impl->segments.back().rows % kPanelRows == 0;
+    const bool joins = !impl->segments.empty() && impl->segments.back().format == format &&
+                       impl->segments.back().rows % kPanelRows == 0;
     if (joins) {
       Segment& segment = impl->segments.back();
       places.push_back({impl->segments.size() - 1, segment.panels});
@@ -140,49 +184,41 @@ size_t PackedLinear::bytes() const { return impl_ ? impl_->pages->bytes() : 0; }
 LinearCompute PackedLinear::compute() const { return impl_->compute; }
 
 size_t PackedLinear::workspace_bytes(int64_t m) const {
-  if (impl_->compute != LinearCompute::kInt8) return 0;
-  constexpr size_t kAlignmentSlack = 3 * 64;
+  if (impl_->compute != LinearCompute::kInt8)
+    return static_cast<size_t>(m * impl_->in) * sizeof(float) + kAlignmentSlack;
   const int64_t groups = impl_->in / kGroup;
-  return static_cast<size_t>(m * (impl_->in + groups * 4 + groups * 2 * 4)) + kAlignmentSlack;
+  return static_cast<size_t>(m * (impl_->in + groups * kGroupSideBytes)) + 4 * kAlignmentSlack;
 }
 
-void PackedLinear::forward(const float* x, int64_t ldx, float* y, int64_t ldy, int64_t m, bool accumulate, Workspace& workspace,
-                           ThreadPool& pool) const {
+void PackedLinear::forward(const float* x, int64_t ldx, float* y, int64_t ldy, int64_t m, bool accumulate,
+                           Workspace& workspace, ThreadPool& pool) const {
+  if (m < 1) return;
   const Impl& impl = *impl_;
   const size_t mark = workspace.mark();
-  QuantizedRows quantized{};
-  if (impl.compute == LinearCompute::kInt8) {
-    const int64_t groups = impl.in / kGroup;
-    auto* codes = workspace.take<int8_t>(static_cast<size_t>(m * impl.in));
-    auto* scales = workspace.take<float>(static_cast<size_t>(m * groups));
-    auto* sums = workspace.take<int32_t>(static_cast<size_t>(m * groups * 2));
-    const auto quantize = [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        impl.kernels->quantize_row(x + i * ldx, impl.in, codes + i * impl.in, scales + i * groups, sums + i * groups * 2);
-      }
-    };
-    pool.parallel_for_if_large(m, m * impl.in, quantize);
-    quantized = {codes, scales, sums};
-  }
-  pool.parallel_for(impl.panels, [&](int64_t begin, int64_t end, int) {
-    for (const Segment& segment : impl.segments) {
-      const int64_t first = std::max(begin, segment.first_panel), last = std::min(end, segment.first_panel + segment.panels);
-      if (first >= last) continue;
-      const int64_t skip = first - segment.first_panel;
-      PanelJob job{};
-      job.format = segment.format;
-      job.panels = impl.pages->data() + segment.offset + skip * panel_bytes(segment.format, impl.in);
-      job.panel_count = last - first;
-      job.rows = std::min(segment.rows - skip * kPanelRows, (last - first) * kPanelRows);
-      job.in = impl.in;
-      job.x = x;
-      job.ldx = ldx;
-      job.quantized = quantized;
-      job.y = y + segment.first_row + skip * kPanelRows;
-      job.ldy = ldy;
-      job.m = m;
-      job.accumulate = accumulate;
-      impl.kernels->multiply(job);
+  const bool codes = impl.compute == LinearCompute::kInt8;
+  const RowTiles tiles(m, codes ? impl.kernels->code_tile : impl.kernels->float_tile);
+  const PackedRows packed = impl.take_rows(m, workspace);
+  const auto pack_row = codes ? impl.kernels->pack_codes : impl.kernels->pack_floats;
+  pool.parallel_for_if_large(m, 2 * m * impl.in, [&](int64_t begin, int64_t end, int) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t tile = tiles.tile_of(row), first = tiles.begin(tile);
+      pack_row(x + row * ldx, impl.in, first, tiles.begin(tile + 1) - first, row - first, packed);
+    }
+  });
+  // Blocks of tiles whose x stays in a core's cache while the panels pass; more of them where the panels alone can't
+  // occupy all workers.
+  const int64_t row_bytes = codes ? impl.in + impl.in / kGroup * kGroupSideBytes : impl.in * int64_t{sizeof(float)};
+  const int64_t for_cache = (m * row_bytes + kBlockBytes - 1) / kBlockBytes;
+  const int64_t for_workers = (kItemsPerWorker * pool.workers() + impl.panels - 1) / impl.panels;
+  const int64_t blocks = std::min(tiles.count, std::max(for_cache, m >= kShareRows ? for_workers : 1));
+  const PanelJob job{PanelFormat::kF32, nullptr, 0, 0, impl.in, tiles, 0, 0, packed, nullptr, ldy, accumulate};
+  pool.parallel_for(blocks * impl.panels, [&](int64_t begin, int64_t end, int) {
+    PanelJob run = job;
+    for (int64_t block = begin / impl.panels; block * impl.panels < end; ++block) {
+      run.first_tile = tiles.count * block / blocks;
+      run.last_tile = tiles.count * (block + 1) / blocks;
+      const int64_t base = block * impl.panels;
+      impl.multiply(run, y, std::max(begin - base, int64_t{0}), std::min(end - base, impl.panels));
     }
   });
   workspace.release(mark);
@@ -192,7 +228,8 @@ void PackedLinear::dequantize_row(int64_t row, float* dst) const {
   for (const Segment& segment : impl_->segments) {
     if (row >= segment.first_row + segment.rows) continue;
     const int64_t at = row - segment.first_row;
-    const std::byte* panel = impl_->pages->data() + segment.offset + at / kPanelRows * panel_bytes(segment.format, impl_->in);
+    const std::byte* panel =
+        impl_->pages->data() + segment.offset + at / kPanelRows * panel_bytes(segment.format, impl_->in);
     return unpack_row(segment.format, panel, at % kPanelRows, impl_->in, dst);
   }
   throw std::logic_error("dequantize_row: no such row");

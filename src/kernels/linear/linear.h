@@ -3,10 +3,12 @@
 //
 // Packed weights are panels of 16 output rows laid out for the instruction set in use:
 //   kF32, kBF16  every element, converted; f32 accumulation
-//   kInt8        unsigned 4- or 8-bit codes with an f32/f16 scale and minimum for each row and group of 16 or 32 columns:
-//                w = scale * code + min. x is quantized to int8 for each row and group of 32; a group's products are summed in int32.
-// Order of arithmetic: groups (or single columns) in ascending order into one f32 accumulator for each (row of x, row of W), for any m,
-// any thread count: a row of y does not depend on the other rows of x.
+//   kInt8        4- or 8-bit codes with a scale (and a minimum) for each row and group of 32 or 16 columns: w = scale *
+//   code + min.
+//                x is quantized to int8 for each row and group of 32; a group's products are summed in int32.
+// Order of arithmetic: groups (or single columns) in ascending order into one f32 accumulator for each (row of x, row
+// of W) by fused multiply-add, for any m, thread count and instruction set: a row of y does not depend on the other
+// rows of x. With `accumulate` the finished sum is added to y.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,9 +31,9 @@ class PackedLinear {
   using RowSource = std::function<const std::byte*(int64_t row, int64_t count, std::vector<std::byte>& scratch)>;
 
   // out, in >= 1; in must be a whole number of the source's blocks. Throws Error(kInvalidArgument) if not.
-  static PackedLinear pack(int64_t out, int64_t in, DType source, const RowSource& rows, LinearCompute compute, ThreadPool& pool);
-  // Several weights with the same input stacked into one product (q, k, v; gate, up). Parts may differ in source dtype if compute is
-  // kF32 or kBF16, or if they share the code width.
+  static PackedLinear pack(int64_t out, int64_t in, DType source, const RowSource& rows, LinearCompute compute,
+                           ThreadPool& pool);
+  // Several weights with the same input stacked into one product (q, k, v; gate, up). Parts may differ in source dtype.
   struct Part {
     int64_t out;
     DType source;
@@ -52,7 +54,8 @@ class PackedLinear {
   // Scratch that forward() takes from the workspace for m rows.
   size_t workspace_bytes(int64_t m) const;
   // y[i*ldy + o] = (accumulate ? y : 0) + sum_k x[i*ldx + k] W[o, k].
-  void forward(const float* x, int64_t ldx, float* y, int64_t ldy, int64_t m, bool accumulate, Workspace& workspace, ThreadPool& pool) const;
+  void forward(const float* x, int64_t ldx, float* y, int64_t ldy, int64_t m, bool accumulate, Workspace& workspace,
+               ThreadPool& pool) const;
   // One row of W back as floats (the embedding of a tied head): dst [in].
   void dequantize_row(int64_t row, float* dst) const;
 

@@ -62,14 +62,17 @@ void pack_q6_row(const uint8_t* src, int64_t in, int64_t row, std::byte* panel) 
     std::memcpy(&scale_bits, block + 208, 2);
     const auto* scales = reinterpret_cast<const int8_t*>(block + 192);
     for (int half = 0; half < 2; ++half) {
-      const float scale = f16_to_f32(scale_bits) * static_cast<float>(scales[first / 16 + half]);
+      const float scale = 0.25f * f16_to_f32(scale_bits) * static_cast<float>(scales[first / 16 + half]);
       std::memcpy(panel + (16 * half + row) * 4, &scale, sizeof scale);
     }
-    for (int64_t i = 0; i < kGroup; ++i) {
-      const int64_t column = first + i, part = column / 128, quarter = column % 128 / 32, at = column % 32;
-      const int low = (block[part * 64 + quarter % 2 * 32 + at] >> (quarter / 2 * 4)) & 15;
-      const int high = (block[128 + part * 32 + at] >> (quarter * 2)) & 3;
-      panel[128 + 64 * (i / 4) + 4 * row + i % 4] = static_cast<std::byte>(low | high << 4);
+    // A group is one shift of 32 neighbouring bytes: a nibble of the low part, two bits of the high part.
+    const int64_t part = first / 128, quarter = first % 128 / 32;
+    const uint8_t* low = block + part * 64 + quarter % 2 * 32;
+    const uint8_t* high = block + 128 + part * 32;
+    for (int p = 0; p < 8; ++p) {
+      const uint32_t nibbles = (load_word(low + 4 * p) >> (quarter / 2 * 4)) & kLow;
+      const uint32_t pairs = (load_word(high + 4 * p) >> (quarter * 2)) & 0x03030303;
+      store_word(panel + 128 + 64 * p + 4 * row, nibbles << 2 | pairs << 6);
     }
   }
 }
@@ -94,10 +97,14 @@ PanelFormat panel_format(DType source, LinearCompute compute) {
   if (compute == LinearCompute::kBF16) return PanelFormat::kBF16;
   switch (source) {
     case DType::kQ4_0:
-    case DType::kQ4_1: return PanelFormat::kU4;
-    case DType::kQ8_0: return PanelFormat::kU8;
-    case DType::kQ6_K: return PanelFormat::kU6;
-    default: break;
+    case DType::kQ4_1:
+      return PanelFormat::kU4;
+    case DType::kQ8_0:
+      return PanelFormat::kU8;
+    case DType::kQ6_K:
+      return PanelFormat::kU6;
+    default:
+      break;
   }
   throw invalid_argument("int8 arithmetic needs block-quantized weights, not " + std::string(dtype_name(source)));
 }
@@ -110,9 +117,15 @@ void pack_panel(DType source, const std::byte* rows, int64_t count, int64_t in, 
   for (int64_t row = 0; row < count; ++row) {
     const auto* src = reinterpret_cast<const uint8_t*>(rows + row * row_bytes);
     switch (format) {
-      case PanelFormat::kU4: pack_q4_row(src, in, source == DType::kQ4_1, row, panel); break;
-      case PanelFormat::kU8: pack_q8_row(src, in, row, panel); break;
-      case PanelFormat::kU6: pack_q6_row(src, in, row, panel); break;
+      case PanelFormat::kU4:
+        pack_q4_row(src, in, source == DType::kQ4_1, row, panel);
+        break;
+      case PanelFormat::kU8:
+        pack_q8_row(src, in, row, panel);
+        break;
+      case PanelFormat::kU6:
+        pack_q6_row(src, in, row, panel);
+        break;
       case PanelFormat::kF32:
       case PanelFormat::kBF16:
         dequantize(source, src, floats.data(), in);
@@ -149,7 +162,7 @@ void unpack_row(PanelFormat format, const std::byte* panel, int64_t row, int64_t
         const std::byte* group = panel + k / kGroup * kU8GroupBytes;
         const int64_t i = k % kGroup;
         const int code = static_cast<uint8_t>(group[32 + 64 * (i / 4) + 4 * row + i % 4]);
-        dst[k] = f16_to_f32(half(group, row)) * static_cast<float>(code - kU8Offset);
+        dst[k] = f16_to_f32(half(group, row)) * static_cast<float>(code - kCodeOffset);
       }
       return;
     case PanelFormat::kU6:
@@ -157,7 +170,7 @@ void unpack_row(PanelFormat format, const std::byte* panel, int64_t row, int64_t
         const std::byte* group = panel + k / kGroup * kU6GroupBytes;
         const int64_t i = k % kGroup;
         const int code = static_cast<uint8_t>(group[128 + 64 * (i / 4) + 4 * row + i % 4]);
-        dst[k] = reinterpret_cast<const float*>(group)[16 * (i / 16) + row] * static_cast<float>(code - kU6Offset);
+        dst[k] = reinterpret_cast<const float*>(group)[16 * (i / 16) + row] * static_cast<float>(code - kCodeOffset);
       }
       return;
   }

@@ -1,10 +1,17 @@
 #pragma once
-// How a packed weight lies in memory: panels of 16 rows, one lane a row. In a panel, columns ascend:
+// How weights and activations lie in memory for the panel kernels.
+//
+// A packed weight is panels of 16 rows, one lane a row. In a panel, columns ascend:
 //   kF32   [in][16] floats             kBF16  [in][16] bfloat16
-//   kU4    for each group of 32 columns: 16 f16 scales, 16 f16 minima, 4 x 64 bytes; byte 4*row + c of the p-th 64 holds the code of column
+//   kU4    for each group of 32 columns: 16 f16 scales, 16 f16 minima, 4 x 64 bytes; byte 4*row + c of the p-th 64
+//   holds the code of column
 //          8p + c in its low and of column 8p + 4 + c in its high half. w = scale * code + min
-//   kU8    for each group of 32: 16 f16 scales, 8 x 64 bytes; byte 4*row + c of the p-th 64 is column 4p + c. w = scale * (code - 128)
-//   kU6    for each group of 32: 2 x 16 f32 scales (columns 0-15, 16-31), 8 x 64 bytes as kU8. w = scale * (code - 32)
+//   kU8    for each group of 32: 16 f16 scales, 8 x 64 bytes; byte 4*row + c of the p-th 64 is column 4p + c. w = scale
+//   * (byte - 128) kU6    for each group of 32: 2 x 16 f32 scales (columns 0-15, 16-31), 8 x 64 bytes as kU8, byte = 4
+//   * code. w = scale * (byte - 128)
+//
+// Rows of x are taken in tiles of at most 16 neighbours; a tile of T rows lies together so that a kernel reads it in
+// one stream.
 #include <cstddef>
 #include <cstdint>
 
@@ -15,47 +22,69 @@ enum class PanelFormat : uint8_t { kF32, kBF16, kU4, kU8, kU6 };
 constexpr int64_t kPanelRows = 16;
 constexpr int64_t kGroup = 32;  // columns that share a scale of x
 constexpr int64_t kU4GroupBytes = 64 + 256, kU8GroupBytes = 32 + 512, kU6GroupBytes = 128 + 512;
-constexpr int kU8Offset = 128, kU6Offset = 32;
+constexpr int kCodeOffset = 128;  // of the bytes of kU8 and kU6
 
 constexpr int64_t panel_bytes(PanelFormat format, int64_t in) {
   switch (format) {
-    case PanelFormat::kF32: return in * kPanelRows * 4;
-    case PanelFormat::kBF16: return in * kPanelRows * 2;
-    case PanelFormat::kU4: return in / kGroup * kU4GroupBytes;
-    case PanelFormat::kU8: return in / kGroup * kU8GroupBytes;
-    case PanelFormat::kU6: return in / kGroup * kU6GroupBytes;
+    case PanelFormat::kF32:
+      return in * kPanelRows * 4;
+    case PanelFormat::kBF16:
+      return in * kPanelRows * 2;
+    case PanelFormat::kU4:
+      return in / kGroup * kU4GroupBytes;
+    case PanelFormat::kU8:
+      return in / kGroup * kU8GroupBytes;
+    case PanelFormat::kU6:
+      return in / kGroup * kU6GroupBytes;
   }
   return 0;
 }
 
-// x as the kernels read it: floats for kF32 and kBF16, else int8 with a scale for each row and group and integer sums of each half group.
-struct QuantizedRows {
-  const int8_t* codes;   // [m, in]
-  const float* scales;   // [m, in / 32]
-  const int32_t* sums;   // [m, in / 16]
+// The rows of x in tiles of nearly equal size, at most `largest` rows each.
+struct RowTiles {
+  int64_t m, count;
+  RowTiles(int64_t rows, int64_t largest) : m(rows), count((rows + largest - 1) / largest) {}
+  int64_t begin(int64_t tile) const { return m * tile / count; }
+  int64_t tile_of(int64_t row) const { return ((row + 1) * count - 1) / m; }
 };
 
-// One call: a run of panels of one format against all rows of x.
+// x as the kernels read it. A tile of T rows from row r:
+//   floats   at r * in:           [in][T]                              for kF32 and kBF16, else
+//   codes    at r * in:           [in / 32][T][32] int8
+//   scales   at r * in / 32:      [in / 32][T]                         x = scale * code
+//   sums     at r * in / 32:      [in / 32][T]                         scale * sum of the group's codes
+//   offsets  at r * in / 32 * 2:  [in / 32][2][T]                      -128 * sum of the codes of half a group
+struct PackedRows {
+  float* floats;
+  int8_t* codes;
+  float* scales;
+  float* sums;
+  int32_t* offsets;
+};
+
+// One call: a run of panels of one format against a run of tiles.
 struct PanelJob {
   PanelFormat format;
   const std::byte* panels;  // the first panel of the run
   int64_t panel_count;
-  int64_t rows;             // rows of the run that exist: 16 * panel_count or up to 15 fewer
+  int64_t rows;  // rows of the run that exist: 16 * panel_count or up to 15 fewer
   int64_t in;
-  const float* x;
-  int64_t ldx;
-  QuantizedRows quantized;
-  float* y;                 // column of the run's first row
+  RowTiles tiles;
+  int64_t first_tile, last_tile;
+  PackedRows x;
+  float* y;  // column of the run's first row, row 0 of x
   int64_t ldy;
-  int64_t m;
   bool accumulate;
 };
 
 // One instruction set's kernels.
 struct LinearKernels {
+  int64_t float_tile, code_tile;  // the most rows in a tile
   void (*multiply)(const PanelJob& job);
-  // x [n] to int8: scale = absmax / 127, codes to nearest even; n a multiple of 32.
-  void (*quantize_row)(const float* x, int64_t n, int8_t* codes, float* scales, int32_t* sums);
+  // Packs one row, x [in], as row `t` of the tile of `rows` rows that begins at row `first`. Quantizing: scale = absmax
+  // / 127 of a group of 32, codes to nearest even.
+  void (*pack_floats)(const float* x, int64_t in, int64_t first, int64_t rows, int64_t t, const PackedRows& packed);
+  void (*pack_codes)(const float* x, int64_t in, int64_t first, int64_t rows, int64_t t, const PackedRows& packed);
 };
 
 const LinearKernels& linear_kernels_scalar();

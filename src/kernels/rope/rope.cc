@@ -2,9 +2,12 @@
 
 #include <cmath>
 
+#include "kernels/simd/vector_kernels.h"
+
 namespace quire {
 
-void rope_angles(const float* inv_freq, int64_t half, const int32_t* positions, int64_t m, float* cos, float* sin, ThreadPool& pool) {
+void rope_angles(const float* inv_freq, int64_t half, const int32_t* positions, int64_t m, float* cos, float* sin,
+                 ThreadPool& pool) {
   constexpr int64_t kCost = 32;  // a sine and a cosine in double, in units of a simple element
   pool.parallel_for_if_large(m, m * half * kCost, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
@@ -17,21 +20,13 @@ void rope_angles(const float* inv_freq, int64_t half, const int32_t* positions, 
   });
 }
 
-void rope(float* x, int64_t ldx, int64_t heads, int64_t m, const float* cos, const float* sin, int64_t half, bool interleaved,
-          ThreadPool& pool) {
-  const int64_t next = interleaved ? 1 : half, step = interleaved ? 2 : 1;  // partner and stride of a pair
+void rope(float* x, int64_t ldx, int64_t heads, int64_t m, const float* cos, const float* sin, int64_t half,
+          bool interleaved, ThreadPool& pool) {
+  const VectorKernels& kernels = vector_kernels();
+  const auto rotate = interleaved ? kernels.rope_pairs : kernels.rope_halves;
   pool.parallel_for_if_large(m, m * heads * half * 2, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      const float* c = cos + i * half;
-      const float* s = sin + i * half;
-      for (int64_t h = 0; h < heads; ++h) {
-        float* p = x + i * ldx + h * 2 * half;
-        for (int64_t j = 0; j < half; ++j) {
-          const float a = p[j * step], b = p[j * step + next];
-          p[j * step] = a * c[j] - b * s[j];
-          p[j * step + next] = b * c[j] + a * s[j];
-        }
-      }
+      for (int64_t h = 0; h < heads; ++h) rotate(x + i * ldx + h * 2 * half, cos + i * half, sin + i * half, half);
     }
   });
 }

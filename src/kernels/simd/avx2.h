@@ -3,7 +3,6 @@
 #include <immintrin.h>
 
 #include <cstdint>
-#include <cstring>
 
 namespace quire {
 
@@ -12,9 +11,6 @@ struct Avx2Isa {
     __m256 a, b;
   };
   struct I {
-    __m256i a, b;
-  };
-  struct B {
     __m256i a, b;
   };
 
@@ -39,6 +35,25 @@ struct Avx2Isa {
     _mm_storeu_si128(q, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128(q + 1, _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
   }
+  static void store_bf16(uint16_t* p, F x) {
+    const auto narrow = [](__m256 half) {
+      const __m256i bits = _mm256_castps_si256(half);
+      const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+      const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+      const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));  // a NaN stays one
+      const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(half, half, _CMP_UNORD_Q));
+      return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+    };
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(narrow(x.a), narrow(x.b)), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
+  }
+  static F load_twice(const float* p) {
+    const __m256 x = _mm256_loadu_ps(p);
+    return {_mm256_permutevar8x32_ps(x, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
+            _mm256_permutevar8x32_ps(x, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))};
+  }
+  static F swap_pairs(F x) { return {_mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1)}; }
+  static F sub_add(F x, F y) { return {_mm256_addsub_ps(x.a, y.a), _mm256_addsub_ps(x.b, y.b)}; }
   static F add(F x, F y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
   static F sub(F x, F y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
   static F mul(F x, F y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
@@ -80,6 +95,15 @@ struct Avx2Isa {
     r = _mm_max_ps(r, _mm_movehl_ps(r, r));
     return _mm_cvtss_f32(_mm_max_ss(r, _mm_shuffle_ps(r, r, 1)));
   }
+  static float max_magnitude(F x, F y) {
+    // Compared as integers, NaN is above infinity.
+    const F u = abs(x), v = abs(y);
+    const __m256i larger = _mm256_max_epi32(_mm256_max_epi32(_mm256_castps_si256(u.a), _mm256_castps_si256(u.b)),
+                                            _mm256_max_epi32(_mm256_castps_si256(v.a), _mm256_castps_si256(v.b)));
+    __m128i r = _mm_max_epi32(_mm256_castsi256_si128(larger), _mm256_extracti128_si256(larger, 1));
+    r = _mm_max_epi32(r, _mm_shuffle_epi32(r, 0x4e));
+    return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(r, _mm_shuffle_epi32(r, 0xb1))));
+  }
   static int32_t sum_int(I x) {
     const __m256i s = _mm256_add_epi32(x.a, x.b);
     __m128i r = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
@@ -87,42 +111,7 @@ struct Avx2Isa {
     return _mm_cvtsi128_si32(_mm_add_epi32(r, _mm_shuffle_epi32(r, 0xb1)));
   }
 
-  static I set1_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-  static I add_int(I x, I y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
-  static B load_bytes(const uint8_t* p) {
-    const auto* q = reinterpret_cast<const __m256i*>(p);
-    return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
-  }
-  static B low_nibbles(B x) {
-    const __m256i mask = _mm256_set1_epi8(15);
-    return {_mm256_and_si256(x.a, mask), _mm256_and_si256(x.b, mask)};
-  }
-  static B high_nibbles(B x) {
-    const __m256i mask = _mm256_set1_epi8(15);
-    return {_mm256_and_si256(_mm256_srli_epi16(x.a, 4), mask), _mm256_and_si256(_mm256_srli_epi16(x.b, 4), mask)};
-  }
-  // Two products of full bytes overflow int16, so the halves of a byte are multiplied apart.
-  static I dot4(I acc, B w, const int8_t* x) {
-    const __m256i xs = broadcast4(x), ones = _mm256_set1_epi16(1), sixteens = _mm256_set1_epi16(16);
-    const B low = low_nibbles(w), high = high_nibbles(w);
-    const auto lane = [&](__m256i sum, __m256i l, __m256i h) {
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(l, xs), ones));
-      return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(h, xs), sixteens));
-    };
-    return {lane(acc.a, low.a, high.a), lane(acc.b, low.b, high.b)};
-  }
-  static I dot4_small(I acc, B w, const int8_t* x) {
-    const __m256i xs = broadcast4(x), ones = _mm256_set1_epi16(1);
-    return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(_mm256_maddubs_epi16(w.a, xs), ones)),
-            _mm256_add_epi32(acc.b, _mm256_madd_epi16(_mm256_maddubs_epi16(w.b, xs), ones))};
-  }
-
  private:
-  static __m256i broadcast4(const int8_t* x) {
-    int32_t word;
-    std::memcpy(&word, x, sizeof word);
-    return _mm256_set1_epi32(word);
-  }
   static float sum8(__m256 x) {
     __m128 r = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     r = _mm_add_ps(r, _mm_movehl_ps(r, r));

@@ -1,22 +1,22 @@
 #pragma once
-// Sixteen lanes as one AVX-512 register, with VNNI dot products; see scalar.h.
+// Sixteen lanes as one AVX-512 register; see scalar.h.
 #include <immintrin.h>
 
 #include <cstdint>
-#include <cstring>
 
 namespace quire {
 
 struct Avx512Isa {
   using F = __m512;
   using I = __m512i;
-  using B = __m512i;
 
   static F zero() { return _mm512_setzero_ps(); }
   static F set1(float x) { return _mm512_set1_ps(x); }
   static F load(const float* p) { return _mm512_loadu_ps(p); }
   static void store(float* p, F x) { _mm512_storeu_ps(p, x); }
-  static F load_f16(const uint16_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+  static F load_f16(const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
   static F load_bf16(const uint16_t* p) {
     const __m256i narrow = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
@@ -24,6 +24,20 @@ struct Avx512Isa {
   static void store_f16(uint16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
   }
+  static void store_bf16(uint16_t* p, F x) {
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));  // a NaN stays one
+    const __m512i wide = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), quiet);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(wide, 16)));
+  }
+  static F load_twice(const float* p) {
+    const __m512i each = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(each, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
+  }
+  static F swap_pairs(F x) { return _mm512_permute_ps(x, 0xb1); }
+  static F sub_add(F x, F y) { return _mm512_mask_sub_ps(_mm512_add_ps(x, y), 0x5555, x, y); }
   static F add(F x, F y) { return _mm512_add_ps(x, y); }
   static F sub(F x, F y) { return _mm512_sub_ps(x, y); }
   static F mul(F x, F y) { return _mm512_mul_ps(x, y); }
@@ -49,7 +63,8 @@ struct Avx512Isa {
   static F sum16(const F* x) {
     F eight[8], four[4], two[2];
     for (int i = 0; i < 8; ++i) {
-      eight[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0x44), _mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0xee));
+      eight[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0x44),
+                               _mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0xee));
     }
     for (int i = 0; i < 4; ++i) {
       const F a = eight[2 * i], b = eight[2 * i + 1];
@@ -65,19 +80,13 @@ struct Avx512Isa {
     return _mm512_permutexvar_ps(order, one);
   }
   static float max_lane(F x) { return _mm512_reduce_max_ps(x); }
-  static int32_t sum_int(I x) { return _mm512_reduce_add_epi32(x); }
-
-  static I set1_int(int32_t x) { return _mm512_set1_epi32(x); }
-  static I add_int(I x, I y) { return _mm512_add_epi32(x, y); }
-  static B load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
-  static B low_nibbles(B x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
-  static B high_nibbles(B x) { return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15)); }
-  static I dot4(I acc, B w, const int8_t* x) {
-    int32_t word;
-    std::memcpy(&word, x, sizeof word);
-    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(word));
+  static float max_magnitude(F x, F y) {
+    // Compared as integers, NaN is above infinity.
+    const __m512i larger =
+        _mm512_max_epi32(_mm512_castps_si512(_mm512_abs_ps(x)), _mm512_castps_si512(_mm512_abs_ps(y)));
+    return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(larger))));
   }
-  static I dot4_small(I acc, B w, const int8_t* x) { return dot4(acc, w, x); }
+  static int32_t sum_int(I x) { return _mm512_reduce_add_epi32(x); }
 };
 
 }  // namespace quire

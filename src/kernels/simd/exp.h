@@ -1,14 +1,16 @@
 #pragma once
-// exp over an Isa of simd/: x = n ln2 + r with |r| <= ln2/2, then the Taylor polynomial of degree 7 (remainder below 2^-27 relative) and 2^n.
-// Under -87.3 it gives 0, above 88.0 it is clamped: no infinities, no subnormals.
+// exp over an Isa of simd/: x = n ln2 + r with |r| <= ln2/2, then the Taylor polynomial of degree 7 (remainder below
+// 2^-27 relative) and 2^n. Under -87.3 it gives 0, above 88.0 it is clamped: no infinities, no subnormals.
 namespace quire {
 
 template <class Isa>
 typename Isa::F simd_exp(typename Isa::F x) {
   using F = typename Isa::F;
-  constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;  // high part has 10 bits: n * high is exact
+  constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f,
+                  kLn2Low = -2.12194440e-4f;  // high part has 10 bits: n * high is exact
   constexpr float kLowest = -87.3f, kHighest = 88.0f;
-  const F clamped = Isa::min(Isa::max(x, Isa::set1(kLowest)), Isa::set1(kHighest));
+  // A comparison with NaN yields the second operand, in all instruction sets: this order keeps the NaN.
+  const F clamped = Isa::min(Isa::set1(kHighest), Isa::max(Isa::set1(kLowest), x));
   const F n = Isa::round(Isa::mul(clamped, Isa::set1(kLog2e)));
   F r = Isa::fma(n, Isa::set1(-kLn2High), clamped);
   r = Isa::fma(n, Isa::set1(-kLn2Low), r);
@@ -16,9 +18,9 @@ typename Isa::F simd_exp(typename Isa::F x) {
   for (const float coefficient : {1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f, 1.0f / 6.0f, 0.5f, 1.0f, 1.0f}) {
     p = Isa::fma(p, r, Isa::set1(coefficient));
   }
-  // max(x, lowest) drops NaN on x86; a NaN score is caught at the logits. exp(-87.3) = 1.2e-38 is flushed so that masked keys weigh nothing.
+  // exp(-87.3) = 1.2e-38 is flushed so that masked keys weigh nothing.
   const F result = Isa::mul(p, Isa::pow2(Isa::to_int(n)));
-  return Isa::max(Isa::sub(result, Isa::set1(1.3e-38f)), Isa::zero());
+  return Isa::max(Isa::zero(), Isa::sub(result, Isa::set1(1.3e-38f)));
 }
 
 }  // namespace quire

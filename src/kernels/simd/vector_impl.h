@@ -54,8 +54,41 @@ struct VectorImpl {
     for (; i < n; ++i) y[i] = f32_to_f16(x[i]);
   }
 
+  static void to_bf16(const float* x, uint16_t* y, int64_t n) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) Isa::store_bf16(y + i, Isa::load(x + i));
+    for (; i < n; ++i) y[i] = f32_to_bf16(x[i]);
+  }
+
+  static void rope_halves(float* x, const float* cos, const float* sin, int64_t half) {
+    int64_t i = 0;
+    for (; i + kLanes <= half; i += kLanes) {
+      const F a = Isa::load(x + i), b = Isa::load(x + half + i), c = Isa::load(cos + i), s = Isa::load(sin + i);
+      Isa::store(x + i, Isa::sub(Isa::mul(a, c), Isa::mul(b, s)));
+      Isa::store(x + half + i, Isa::add(Isa::mul(b, c), Isa::mul(a, s)));
+    }
+    for (; i < half; ++i) rotate(x[i], x[half + i], cos[i], sin[i]);
+  }
+
+  static void rope_pairs(float* x, const float* cos, const float* sin, int64_t half) {
+    constexpr int64_t kPairs = kLanes / 2;
+    int64_t i = 0;
+    for (; i + kPairs <= half; i += kPairs) {
+      const F pairs = Isa::load(x + 2 * i);
+      Isa::store(x + 2 * i, Isa::sub_add(Isa::mul(pairs, Isa::load_twice(cos + i)),
+                                         Isa::mul(Isa::swap_pairs(pairs), Isa::load_twice(sin + i))));
+    }
+    for (; i < half; ++i) rotate(x[2 * i], x[2 * i + 1], cos[i], sin[i]);
+  }
+
+  static void rotate(float& a, float& b, float c, float s) {
+    const float first = a * c - b * s;
+    b = b * c + a * s;
+    a = first;
+  }
+
   static const VectorKernels& table() {
-    static constexpr VectorKernels kTable{rms_norm, silu_mul, to_f16};
+    static constexpr VectorKernels kTable{rms_norm, silu_mul, to_f16, to_bf16, rope_halves, rope_pairs};
     return kTable;
   }
 };

@@ -46,9 +46,9 @@ class HeapObject {
 class Arena {
  public:
   static constexpr int64_t kMaxSteps = 1'000'000;
-  static constexpr size_t kBytesPerStep = 256;      // reading or copying this much text costs a step
-  static constexpr size_t kMaxBytes = 48u << 20;    // of live values
-  static constexpr size_t kMaxText = 16u << 20;     // of one string, and of all output together
+  static constexpr size_t kBytesPerStep = 256;    // reading or copying this much text costs a step
+  static constexpr size_t kMaxBytes = 48u << 20;  // of live values
+  static constexpr size_t kMaxText = 16u << 20;   // of one string, and of all output together
 
   Arena() = default;
   Arena(const Arena&) = delete;

@@ -18,7 +18,8 @@ Parameters::Parameters(std::string_view function, const Arguments& arguments,
     : function_(function) {
   std::copy(names.begin(), names.end(), names_.begin());
   if (arguments.positional.size() > names.size()) {
-    fail(fmt::format("{}() takes at most {} arguments ({} given)", function, names.size(), arguments.positional.size()));
+    fail(
+        fmt::format("{}() takes at most {} arguments ({} given)", function, names.size(), arguments.positional.size()));
   }
   for (size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
   for (const auto& [key, value] : arguments.keyword) {

@@ -18,8 +18,8 @@ struct Arguments {
   const Value* find_keyword(std::string_view name) const;
 };
 
-// Binds arguments to the named parameters of a built-in function. Throws Failure for too many, unknown, doubled or missing ones
-// and from the getters for a wrong type.
+// Binds arguments to the named parameters of a built-in function. Throws Failure for too many, unknown, doubled or
+// missing ones and from the getters for a wrong type.
 class Parameters {
  public:
   static constexpr size_t kMaxParameters = 6;

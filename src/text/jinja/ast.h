@@ -15,8 +15,22 @@ namespace quire::jinja {
 using Symbol = int32_t;  // a variable's name, numbered by the parser
 
 enum class ExpressionKind : uint8_t {
-  kConstant, kName, kSequence, kDict, kAttribute, kItem, kSlice, kCall, kFilter, kTest, kUnary, kBinary, kLogic, kCompare,
-  kConcat, kConditional,
+  kConstant,
+  kName,
+  kSequence,
+  kDict,
+  kAttribute,
+  kItem,
+  kSlice,
+  kCall,
+  kFilter,
+  kTest,
+  kUnary,
+  kBinary,
+  kLogic,
+  kCompare,
+  kConcat,
+  kConditional,
 };
 
 struct Expression {
@@ -127,7 +141,19 @@ struct Target {
 };
 
 enum class StatementKind : uint8_t {
-  kText, kPrint, kIf, kFor, kSet, kSetBlock, kMacro, kCallBlock, kFilterBlock, kWith, kScope, kBreak, kContinue,
+  kText,
+  kPrint,
+  kIf,
+  kFor,
+  kSet,
+  kSetBlock,
+  kMacro,
+  kCallBlock,
+  kFilterBlock,
+  kWith,
+  kScope,
+  kBreak,
+  kContinue,
 };
 
 struct Statement {

@@ -20,8 +20,8 @@ struct Mapping {
 
   // Appends what code maps to; false if the table does not name it.
   bool append(std::string& out, char32_t code) const {
-    const auto run = std::lower_bound(runs.begin(), runs.end(), code,
-                                      [](const CaseRun& r, char32_t c) { return r.last < c; });
+    const auto run =
+        std::lower_bound(runs.begin(), runs.end(), code, [](const CaseRun& r, char32_t c) { return r.last < c; });
     if (run != runs.end() && code >= run->first && (code - run->first) % run->stride == 0) {
       append_utf8(out, static_cast<char32_t>(static_cast<int32_t>(code) + run->delta));
       return true;

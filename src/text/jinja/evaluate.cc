@@ -177,9 +177,12 @@ Value Interpreter::evaluate_unary(const Unary& node) {
   const Value operand = evaluate(*node.operand);
   line_ = node.line;
   switch (node.op) {
-    case Unary::kNot: return Value::boolean(!operand.truth());
-    case Unary::kNegate: return negate(operand);
-    case Unary::kPlus: return plus(operand);
+    case Unary::kNot:
+      return Value::boolean(!operand.truth());
+    case Unary::kNegate:
+      return negate(operand);
+    case Unary::kPlus:
+      return plus(operand);
   }
   return Value();
 }

@@ -14,23 +14,35 @@ constexpr int kMaxNesting = 100;  // of brackets and prefix operators, each some
 
 std::optional<Comparison> comparison_of(TokenType type) {
   switch (type) {
-    case TokenType::kEqual: return Comparison::kEqual;
-    case TokenType::kNotEqual: return Comparison::kNotEqual;
-    case TokenType::kLess: return Comparison::kLess;
-    case TokenType::kLessEqual: return Comparison::kLessEqual;
-    case TokenType::kGreater: return Comparison::kGreater;
-    case TokenType::kGreaterEqual: return Comparison::kGreaterEqual;
-    default: return std::nullopt;
+    case TokenType::kEqual:
+      return Comparison::kEqual;
+    case TokenType::kNotEqual:
+      return Comparison::kNotEqual;
+    case TokenType::kLess:
+      return Comparison::kLess;
+    case TokenType::kLessEqual:
+      return Comparison::kLessEqual;
+    case TokenType::kGreater:
+      return Comparison::kGreater;
+    case TokenType::kGreaterEqual:
+      return Comparison::kGreaterEqual;
+    default:
+      return std::nullopt;
   }
 }
 
 std::optional<BinaryOperator> product_of(TokenType type) {
   switch (type) {
-    case TokenType::kMultiply: return BinaryOperator::kMultiply;
-    case TokenType::kDivide: return BinaryOperator::kDivide;
-    case TokenType::kFloorDivide: return BinaryOperator::kFloorDivide;
-    case TokenType::kModulo: return BinaryOperator::kModulo;
-    default: return std::nullopt;
+    case TokenType::kMultiply:
+      return BinaryOperator::kMultiply;
+    case TokenType::kDivide:
+      return BinaryOperator::kDivide;
+    case TokenType::kFloorDivide:
+      return BinaryOperator::kFloorDivide;
+    case TokenType::kModulo:
+      return BinaryOperator::kModulo;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -41,7 +53,8 @@ int depth_of(const Expression* node) { return node ? node->depth : 0; }
 class ExpressionParser::Nesting {
  public:
   explicit Nesting(ExpressionParser& parser) : parser_(parser) {
-    if (++parser_.nesting_ > kMaxNesting) parser_.fail(fmt::format("an expression is nested deeper than {}", kMaxNesting));
+    if (++parser_.nesting_ > kMaxNesting)
+      parser_.fail(fmt::format("an expression is nested deeper than {}", kMaxNesting));
   }
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;
@@ -90,7 +103,8 @@ void ExpressionParser::expect_name(std::string_view name) {
 
 void ExpressionParser::set_depth(Expression& node, int deepest_child) const {
   node.depth = deepest_child + 1;
-  if (node.depth > kMaxExpressionDepth) fail(fmt::format("an expression is nested deeper than {}", kMaxExpressionDepth));
+  if (node.depth > kMaxExpressionDepth)
+    fail(fmt::format("an expression is nested deeper than {}", kMaxExpressionDepth));
 }
 
 template <class Node>
@@ -290,8 +304,10 @@ ExpressionPtr ExpressionParser::parse_unary(bool with_filters) {
 ExpressionPtr ExpressionParser::parse_primary() {
   const int line = current().line;
   switch (current().type) {
-    case TokenType::kName: return parse_name();
-    case TokenType::kString: return parse_string();
+    case TokenType::kName:
+      return parse_name();
+    case TokenType::kString:
+      return parse_string();
     case TokenType::kInteger:
     case TokenType::kFloat: {
       auto node = std::make_unique<Constant>();
@@ -305,9 +321,12 @@ ExpressionPtr ExpressionParser::parse_primary() {
       expect(TokenType::kRightParen);
       return node;
     }
-    case TokenType::kLeftBracket: return parse_list();
-    case TokenType::kLeftBrace: return parse_dict();
-    default: fail(fmt::format("unexpected {}", describe(current())));
+    case TokenType::kLeftBracket:
+      return parse_list();
+    case TokenType::kLeftBrace:
+      return parse_dict();
+    default:
+      fail(fmt::format("unexpected {}", describe(current())));
   }
 }
 

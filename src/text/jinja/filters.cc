@@ -23,7 +23,8 @@ AttributePath::AttributePath(Interpreter& interpreter, const Value& attribute, c
   }
   for (const std::string_view part : split(attribute.text(), ".", -1)) {
     int64_t index = 0;
-    const bool is_index = !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
+    const bool is_index = !part.empty() &&
+                          std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
                           parse_integer(part, 10, index) == IntegerParse::kOk;
     parts_.push_back(is_index ? Value::integer(index) : attribute.part(part));
   }

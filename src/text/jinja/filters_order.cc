@@ -137,12 +137,8 @@ Value filter_groupby(Interpreter& in, const Value& input, const Arguments& argum
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"sort", filter_sort},
-    {"dictsort", filter_dictsort},
-    {"min", filter_extreme<false>},
-    {"max", filter_extreme<true>},
-    {"unique", filter_unique},
-    {"groupby", filter_groupby},
+    {"sort", filter_sort},         {"dictsort", filter_dictsort}, {"min", filter_extreme<false>},
+    {"max", filter_extreme<true>}, {"unique", filter_unique},     {"groupby", filter_groupby},
 };
 
 }  // namespace

@@ -79,12 +79,23 @@ Value filter_escape(Interpreter& in, const Value& input, const Arguments& argume
   for (const char c : to_str(input)) {
     if (out.size() > Arena::kMaxText) fail("escape: the result is too long");
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
     }
   }
   return Value::string(in.arena(), std::move(out));
@@ -258,9 +269,12 @@ Value filter_int(Interpreter&, const Value& input, const Arguments& arguments) {
   if (!input.is_string()) return fallback;
   int64_t value = 0;
   switch (parse_integer(input.text(), static_cast<int>(std::clamp<int64_t>(p.integer(1, 10), 0, 36)), value)) {
-    case IntegerParse::kOk: return Value::integer(value);
-    case IntegerParse::kTooLarge: fail(fmt::format("the integer {} does not fit in 64 bits", input.text()));
-    case IntegerParse::kInvalid: break;
+    case IntegerParse::kOk:
+      return Value::integer(value);
+    case IntegerParse::kTooLarge:
+      fail(fmt::format("the integer {} does not fit in 64 bits", input.text()));
+    case IntegerParse::kInvalid:
+      break;
   }
   double real = 0;
   if (!parse_real(input.text(), real) || !std::isfinite(real)) return fallback;

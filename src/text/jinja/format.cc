@@ -52,11 +52,16 @@ void append_padded(std::string& out, std::string_view prefix, std::string_view b
 
 std::string digits_of(uint64_t magnitude, char type) {
   switch (type) {
-    case 'x': return fmt::format("{:x}", magnitude);
-    case 'X': return fmt::format("{:X}", magnitude);
-    case 'o': return fmt::format("{:o}", magnitude);
-    case 'b': return fmt::format("{:b}", magnitude);
-    default: return fmt::format("{}", magnitude);
+    case 'x':
+      return fmt::format("{:x}", magnitude);
+    case 'X':
+      return fmt::format("{:X}", magnitude);
+    case 'o':
+      return fmt::format("{:o}", magnitude);
+    case 'b':
+      return fmt::format("{:b}", magnitude);
+    default:
+      return fmt::format("{}", magnitude);
   }
 }
 
@@ -106,22 +111,36 @@ void append_float(std::string& out, double value, const Spec& spec) {
     text = std::isnan(value) ? "nan" : "inf";
   } else {
     switch (spec.type) {
-      case 'e': text = fmt::format("{:.{}e}", magnitude, precision); break;
-      case 'E': text = fmt::format("{:.{}E}", magnitude, precision); break;
+      case 'e':
+        text = fmt::format("{:.{}e}", magnitude, precision);
+        break;
+      case 'E':
+        text = fmt::format("{:.{}E}", magnitude, precision);
+        break;
       case 'g':
-      case 'n': text = fmt::format("{:.{}g}", magnitude, std::max(precision, 1)); break;
-      case 'G': text = fmt::format("{:.{}G}", magnitude, std::max(precision, 1)); break;
-      case '%': text = fmt::format("{:.{}f}%", magnitude * 100, precision); break;
+      case 'n':
+        text = fmt::format("{:.{}g}", magnitude, std::max(precision, 1));
+        break;
+      case 'G':
+        text = fmt::format("{:.{}G}", magnitude, std::max(precision, 1));
+        break;
+      case '%':
+        text = fmt::format("{:.{}f}%", magnitude * 100, precision);
+        break;
       case 'f':
-      case 'F': text = fmt::format("{:.{}f}", magnitude, precision); break;
-      default: text = general(magnitude, spec);
+      case 'F':
+        text = fmt::format("{:.{}f}", magnitude, precision);
+        break;
+      default:
+        text = general(magnitude, spec);
     }
   }
   if (spec.grouping) {
     const size_t whole = std::min(text.find_first_not_of("0123456789"), text.size());
     text = grouped(text.substr(0, whole), spec.grouping, 3) + text.substr(whole);
   }
-  append_padded(out, sign_text(std::signbit(value) && !std::isnan(value), spec), text, spec, spec.align ? spec.align : '>');
+  append_padded(out, sign_text(std::signbit(value) && !std::isnan(value), spec), text, spec,
+                spec.align ? spec.align : '>');
 }
 
 void append_text(std::string& out, std::string_view text, const Spec& spec, char default_align) {
@@ -238,7 +257,8 @@ class PercentFormatter {
 
   static void convert(std::string& out, const Value& value, char type, Spec& spec, bool zero) {
     switch (type) {
-      case 's': return append_text(out, to_str(value), spec, '>');
+      case 's':
+        return append_text(out, to_str(value), spec, '>');
       case 'r':
       case 'a': {
         std::string text;
@@ -254,7 +274,8 @@ class PercentFormatter {
         }
         return append_text(out, text, spec, '>');
       }
-      default: break;
+      default:
+        break;
     }
     if (zero) {
       spec.fill = "0";
@@ -363,7 +384,8 @@ class BraceFormatter {
     while (!name.empty()) {
       if (name[0] == '.') {
         const size_t end = std::min(name.find_first_of(".[", 1), name.size());
-        value = interpreter_.attribute(value, Value::string(interpreter_.arena(), std::string(name.substr(1, end - 1))));
+        value =
+            interpreter_.attribute(value, Value::string(interpreter_.arena(), std::string(name.substr(1, end - 1))));
         name = name.substr(end);
       } else {
         const size_t close = name.find(']');
@@ -430,7 +452,8 @@ class BraceFormatter {
   }
 
   static void append_value(std::string& out, const Value& value, Spec spec) {
-    const bool integral_type = spec.type != '\0' && std::string_view("dxXobn").find(spec.type) != std::string_view::npos;
+    const bool integral_type =
+        spec.type != '\0' && std::string_view("dxXobn").find(spec.type) != std::string_view::npos;
     const bool real_type = spec.type != '\0' && std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos;
     if (value.is_integer() && (integral_type || (spec.type == '\0' && value.kind() == Kind::kInt))) {
       return append_integer(out, value.as_integer(), spec);

@@ -254,7 +254,8 @@ void Interpreter::set_attribute(const Value& object, std::string_view name, Valu
   attributes.set(Value::borrowed(name), std::move(value));
 }
 
-Value Interpreter::call_macro(const MacroDefinition& definition, const Ref<Scope>& closure, const Arguments& arguments) {
+Value Interpreter::call_macro(const MacroDefinition& definition, const Ref<Scope>& closure,
+                              const Arguments& arguments) {
   Call call(*this);
   const NewScope scope(*this, closure);
   const size_t parameters = definition.parameters.size();
@@ -297,10 +298,10 @@ Value Interpreter::call_macro(const MacroDefinition& definition, const Ref<Scope
   const size_t first_default = parameters - definition.defaults.size();
   for (size_t i = positional; i < parameters; ++i) {
     if (scope_->find_here(definition.parameters[i])) continue;
-    scope_->set(definition.parameters[i],
-                i >= first_default ? evaluate(*definition.defaults[i - first_default])
-                                   : Value::undefined(arena_, fmt::format("parameter '{}' was not provided",
-                                                                          definition.parameter_names[i])));
+    scope_->set(definition.parameters[i], i >= first_default
+                                              ? evaluate(*definition.defaults[i - first_default])
+                                              : Value::undefined(arena_, fmt::format("parameter '{}' was not provided",
+                                                                                     definition.parameter_names[i])));
   }
   Value text = capture([&] { execute(definition.body); });
   call.finish();

@@ -15,8 +15,8 @@ inline constexpr int kMaxEvaluationDepth = 2'000;  // of nested expressions and 
 
 class Interpreter {
  public:
-  // The template must outlive the interpreter, and what the variables look at too. now: local time for strftime_now; null: the
-  // clock.
+  // The template must outlive the interpreter, and what the variables look at too. now: local time for strftime_now;
+  // null: the clock.
   Interpreter(const Template& source, const std::tm* now);
 
   void set_variable(Symbol symbol, Value value) { scope_->set(symbol, std::move(value)); }

@@ -160,7 +160,7 @@ class Lexer {
     const std::optional<size_t> opening = word_tag(at_, "raw");
     if (!opening) return false;
     const size_t close = at_ + *opening;
-    const size_t close_size = looking_at_from(close, "-%}") ? 3 + spaces_after(close + 3)
+    const size_t close_size = looking_at_from(close, "-%}")  ? 3 + spaces_after(close + 3)
                               : looking_at_from(close, "%}") ? 2
                                                              : 0;
     if (close_size == 0) return false;
@@ -224,8 +224,9 @@ class Lexer {
   // Digits with single underscores between them; 0 if there is no digit.
   size_t digits_size(size_t from) const {
     size_t p = from;
-    while (p < source_.size() && (is_ascii_digit(source_[p]) || (source_[p] == '_' && p > from && p + 1 < source_.size() &&
-                                                                is_ascii_digit(source_[p + 1])))) {
+    while (p < source_.size() &&
+           (is_ascii_digit(source_[p]) ||
+            (source_[p] == '_' && p > from && p + 1 < source_.size() && is_ascii_digit(source_[p + 1])))) {
       ++p;
     }
     return p - from;
@@ -287,21 +288,45 @@ class Lexer {
       }
       const char c = text[++i];  // a string never ends in a lone backslash
       switch (c) {
-        case '\n': break;
-        case 'n': out += '\n'; break;
-        case 't': out += '\t'; break;
-        case 'r': out += '\r'; break;
-        case 'a': out += '\a'; break;
-        case 'b': out += '\b'; break;
-        case 'f': out += '\f'; break;
-        case 'v': out += '\v'; break;
+        case '\n':
+          break;
+        case 'n':
+          out += '\n';
+          break;
+        case 't':
+          out += '\t';
+          break;
+        case 'r':
+          out += '\r';
+          break;
+        case 'a':
+          out += '\a';
+          break;
+        case 'b':
+          out += '\b';
+          break;
+        case 'f':
+          out += '\f';
+          break;
+        case 'v':
+          out += '\v';
+          break;
         case '\\':
         case '\'':
-        case '"': out += c; break;
-        case 'x': i += append_code(out, text.substr(i + 1), 2); break;
-        case 'u': i += append_code(out, text.substr(i + 1), 4); break;
-        case 'U': i += append_code(out, text.substr(i + 1), 8); break;
-        case 'N': fail("\\N escapes are not supported");
+        case '"':
+          out += c;
+          break;
+        case 'x':
+          i += append_code(out, text.substr(i + 1), 2);
+          break;
+        case 'u':
+          i += append_code(out, text.substr(i + 1), 4);
+          break;
+        case 'U':
+          i += append_code(out, text.substr(i + 1), 8);
+          break;
+        case 'N':
+          fail("\\N escapes are not supported");
         default:
           if (c >= '0' && c <= '7') {
             uint32_t code = 0;
@@ -361,17 +386,28 @@ std::vector<Token> tokenize(std::string_view source) { return Lexer(source).run(
 
 std::string_view describe(TokenType type) {
   switch (type) {
-    case TokenType::kData: return "template data / text";
-    case TokenType::kVariableBegin: return "begin of print statement";
-    case TokenType::kVariableEnd: return "end of print statement";
-    case TokenType::kBlockBegin: return "begin of statement block";
-    case TokenType::kBlockEnd: return "end of statement block";
-    case TokenType::kName: return "name";
-    case TokenType::kString: return "string";
-    case TokenType::kInteger: return "integer";
-    case TokenType::kFloat: return "float";
-    case TokenType::kEnd: return "end of template";
-    default: break;
+    case TokenType::kData:
+      return "template data / text";
+    case TokenType::kVariableBegin:
+      return "begin of print statement";
+    case TokenType::kVariableEnd:
+      return "end of print statement";
+    case TokenType::kBlockBegin:
+      return "begin of statement block";
+    case TokenType::kBlockEnd:
+      return "end of statement block";
+    case TokenType::kName:
+      return "name";
+    case TokenType::kString:
+      return "string";
+    case TokenType::kInteger:
+      return "integer";
+    case TokenType::kFloat:
+      return "float";
+    case TokenType::kEnd:
+      return "end of template";
+    default:
+      break;
   }
   for (const Operator& op : kOperators) {
     if (op.type == type) return op.text;

@@ -306,8 +306,8 @@ Value format_map_method(Interpreter& in, const Value& self, const Arguments& arg
 Value index_of_item(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters p("index", arguments, {"value", "start", "stop"}, 1);
   const auto& items = self.items();
-  const SliceBounds bounds = slice_bounds(static_cast<int64_t>(items.size()), p.get(1, Value::none()),
-                                          p.get(2, Value::none()), Value::none());
+  const SliceBounds bounds =
+      slice_bounds(static_cast<int64_t>(items.size()), p.get(1, Value::none()), p.get(2, Value::none()), Value::none());
   in.arena().step(bounds.count / 16);
   for (int64_t i = bounds.start; i < bounds.stop; ++i) {
     if (equal(in.arena(), items[static_cast<size_t>(i)], p[0])) return Value::integer(i);
@@ -424,12 +424,16 @@ constexpr Entry kStringMethods[] = {
 };
 constexpr Entry kSequenceMethods[] = {{"index", index_of_item}, {"count", count_items}};
 constexpr Entry kListMethods[] = {{"index", index_of_item}, {"count", count_items}, {"copy", copy_list}};
-constexpr Entry kDictMethods[] = {{"items", items_method}, {"get", get_method},  {"keys", keys_method},
-                                  {"values", values_method}, {"copy", copy_dict}};
+constexpr Entry kDictMethods[] = {{"items", items_method},
+                                  {"get", get_method},
+                                  {"keys", keys_method},
+                                  {"values", values_method},
+                                  {"copy", copy_dict}};
 
 template <size_t kSize>
 Method find_in(const Entry (&table)[kSize], string_view name) {
-  const auto* const entry = std::find_if(std::begin(table), std::end(table), [&](const Entry& e) { return e.name == name; });
+  const auto* const entry =
+      std::find_if(std::begin(table), std::end(table), [&](const Entry& e) { return e.name == name; });
   return entry == std::end(table) ? nullptr : entry->method;
 }
 
@@ -437,19 +441,26 @@ Method find_in(const Entry (&table)[kSize], string_view name) {
 
 Method find_method(Kind type, string_view name) {
   switch (type) {
-    case Kind::kString: return find_in(kStringMethods, name);
-    case Kind::kDict: return find_in(kDictMethods, name);
-    case Kind::kList: return find_in(kListMethods, name);
+    case Kind::kString:
+      return find_in(kStringMethods, name);
+    case Kind::kDict:
+      return find_in(kDictMethods, name);
+    case Kind::kList:
+      return find_in(kListMethods, name);
     case Kind::kTuple:
-    case Kind::kRange: return find_in(kSequenceMethods, name);
-    default: return nullptr;
+    case Kind::kRange:
+      return find_in(kSequenceMethods, name);
+    default:
+      return nullptr;
   }
 }
 
 bool is_mutating_method(Kind type, string_view name) {
   static constexpr string_view kOfLists[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
   static constexpr string_view kOfDicts[] = {"clear", "pop", "popitem", "setdefault", "update"};
-  const auto has = [&](const auto& names) { return std::find(std::begin(names), std::end(names), name) != std::end(names); };
+  const auto has = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
   return (type == Kind::kList && has(kOfLists)) || (type == Kind::kDict && has(kOfDicts));
 }
 

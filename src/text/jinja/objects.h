@@ -49,7 +49,9 @@ class Callable : public HeapObject {
 class FunctionObject final : public Callable {
  public:
   explicit FunctionObject(Function function) : function_(function) {}
-  Value call(Interpreter& interpreter, const Arguments& arguments) override { return function_(interpreter, arguments); }
+  Value call(Interpreter& interpreter, const Arguments& arguments) override {
+    return function_(interpreter, arguments);
+  }
 
  private:
   const Function function_;

@@ -20,13 +20,20 @@ constexpr int kMaxCompareDepth = 64;
 
 std::string_view sign_of(BinaryOperator op) {
   switch (op) {
-    case BinaryOperator::kAdd: return "+";
-    case BinaryOperator::kSubtract: return "-";
-    case BinaryOperator::kMultiply: return "*";
-    case BinaryOperator::kDivide: return "/";
-    case BinaryOperator::kFloorDivide: return "//";
-    case BinaryOperator::kModulo: return "%";
-    case BinaryOperator::kPower: return "**";
+    case BinaryOperator::kAdd:
+      return "+";
+    case BinaryOperator::kSubtract:
+      return "-";
+    case BinaryOperator::kMultiply:
+      return "*";
+    case BinaryOperator::kDivide:
+      return "/";
+    case BinaryOperator::kFloorDivide:
+      return "//";
+    case BinaryOperator::kModulo:
+      return "%";
+    case BinaryOperator::kPower:
+      return "**";
   }
   return "?";
 }
@@ -35,7 +42,8 @@ std::string_view sign_of(BinaryOperator op) {
   if (op == BinaryOperator::kAdd && left.is_string()) {
     fail(fmt::format("can only concatenate str (not \"{}\") to str", type_name(right)));
   }
-  fail(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", sign_of(op), type_name(left), type_name(right)));
+  fail(
+      fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", sign_of(op), type_name(left), type_name(right)));
 }
 
 int64_t integer_power(int64_t base, int64_t exponent) {
@@ -83,9 +91,12 @@ Value integer_arithmetic(BinaryOperator op, int64_t left, int64_t right) {
 
 Value real_arithmetic(BinaryOperator op, double left, double right) {
   switch (op) {
-    case BinaryOperator::kAdd: return Value::real(left + right);
-    case BinaryOperator::kSubtract: return Value::real(left - right);
-    case BinaryOperator::kMultiply: return Value::real(left * right);
+    case BinaryOperator::kAdd:
+      return Value::real(left + right);
+    case BinaryOperator::kSubtract:
+      return Value::real(left - right);
+    case BinaryOperator::kMultiply:
+      return Value::real(left * right);
     case BinaryOperator::kDivide:
       if (right == 0) fail("float division by zero");
       return Value::real(left / right);
@@ -123,7 +134,8 @@ Value repeat(Arena& arena, const Value& value, int64_t count) {
   if (value.is_string()) {
     const std::string_view text = value.text();
     if (times == 0 || text.empty()) return Value::borrowed("");
-    if (times > Arena::kMaxText / text.size()) fail(fmt::format("a string is longer than {} MiB", Arena::kMaxText >> 20));
+    if (times > Arena::kMaxText / text.size())
+      fail(fmt::format("a string is longer than {} MiB", Arena::kMaxText >> 20));
     arena.check_room(times * text.size());
     std::string out;
     out.reserve(times * text.size());
@@ -173,9 +185,9 @@ bool equal_at(Arena& arena, const Value& left, const Value& right, int depth) {
   if (depth > kMaxCompareDepth) fail(fmt::format("values are nested deeper than {}", kMaxCompareDepth));
   if (left.is_number() && right.is_number()) {
     if (left.kind() == Kind::kBigInt || right.kind() == Kind::kBigInt) {
-      return left.kind() == right.kind() ? left.as_big_integer() == right.as_big_integer()
-                                         : left.as_real() == right.as_real() && (left.kind() == Kind::kFloat ||
-                                                                                 right.kind() == Kind::kFloat);
+      return left.kind() == right.kind()
+                 ? left.as_big_integer() == right.as_big_integer()
+                 : left.as_real() == right.as_real() && (left.kind() == Kind::kFloat || right.kind() == Kind::kFloat);
     }
     if (left.is_integer() && right.is_integer()) return left.as_integer() == right.as_integer();
     return left.as_real() == right.as_real();
@@ -297,14 +309,22 @@ bool compare(Arena& arena, Comparison op, const Value& left, const Value& right)
     return op == Comparison::kNotEqual;
   }
   switch (op) {
-    case Comparison::kEqual: return equal(arena, left, right);
-    case Comparison::kNotEqual: return !equal(arena, left, right);
-    case Comparison::kLess: return less(arena, left, right);
-    case Comparison::kGreater: return less(arena, right, left);
-    case Comparison::kLessEqual: return !less(arena, right, left);
-    case Comparison::kGreaterEqual: return !less(arena, left, right);
-    case Comparison::kIn: return contains(arena, right, left);
-    case Comparison::kNotIn: return !contains(arena, right, left);
+    case Comparison::kEqual:
+      return equal(arena, left, right);
+    case Comparison::kNotEqual:
+      return !equal(arena, left, right);
+    case Comparison::kLess:
+      return less(arena, left, right);
+    case Comparison::kGreater:
+      return less(arena, right, left);
+    case Comparison::kLessEqual:
+      return !less(arena, right, left);
+    case Comparison::kGreaterEqual:
+      return !less(arena, left, right);
+    case Comparison::kIn:
+      return contains(arena, right, left);
+    case Comparison::kNotIn:
+      return !contains(arena, right, left);
   }
   return false;
 }
@@ -353,14 +373,19 @@ void require_hashable(Arena& arena, const Value& value) {
 
 int64_t length(const Value& value) {
   switch (value.kind()) {
-    case Kind::kUndefined: return 0;
-    case Kind::kString: return static_cast<int64_t>(count_characters(value.text()));
+    case Kind::kUndefined:
+      return 0;
+    case Kind::kString:
+      return static_cast<int64_t>(count_characters(value.text()));
     case Kind::kList:
     case Kind::kTuple:
     case Kind::kView:
-    case Kind::kRange: return static_cast<int64_t>(value.items().size());
-    case Kind::kDict: return static_cast<int64_t>(value.dict().entries.size());
-    default: fail(fmt::format("object of type '{}' has no len()", type_name(value)));
+    case Kind::kRange:
+      return static_cast<int64_t>(value.items().size());
+    case Kind::kDict:
+      return static_cast<int64_t>(value.dict().entries.size());
+    default:
+      fail(fmt::format("object of type '{}' has no len()", type_name(value)));
   }
 }
 

@@ -31,7 +31,8 @@ class Parser : public ExpressionParser {
   }
 
  private:
-  // Statements up to a block that begins with one of `ends`, which becomes the current token; up to the end if there are none.
+  // Statements up to a block that begins with one of `ends`, which becomes the current token; up to the end if there
+  // are none.
   Body parse_body(EndTags ends) {
     if (++block_depth_ > kMaxBlockDepth) fail(fmt::format("blocks are nested deeper than {}", kMaxBlockDepth));
     Body body;
@@ -182,7 +183,8 @@ class Parser : public ExpressionParser {
     macros_.pop_back();
     loop_depth_ = loops_around;
     const auto declares = [&](Symbol symbol) {
-      return std::find(definition.parameters.begin(), definition.parameters.end(), symbol) != definition.parameters.end();
+      return std::find(definition.parameters.begin(), definition.parameters.end(), symbol) !=
+             definition.parameters.end();
     };
     definition.uses_caller = uses.caller && !declares(kSymbolCaller);
     definition.uses_varargs = uses.varargs && !declares(kSymbolVarargs);

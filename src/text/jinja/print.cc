@@ -20,13 +20,27 @@ void check(const std::string& out, int depth) {
 void append_repr_at(std::string& out, const Value& value, int depth) {
   check(out, depth);
   switch (value.kind()) {
-    case Kind::kUndefined: out += "Undefined"; return;
-    case Kind::kNone: out += "None"; return;
-    case Kind::kBool: out += value.truth() ? "True" : "False"; return;
-    case Kind::kInt: out += fmt::format_int(value.as_integer()).c_str(); return;
-    case Kind::kBigInt: out += fmt::format_int(value.as_big_integer()).c_str(); return;
-    case Kind::kFloat: append_real(out, value.as_real()); return;
-    case Kind::kString: append_quoted(out, value.text()); return;
+    case Kind::kUndefined:
+      out += "Undefined";
+      return;
+    case Kind::kNone:
+      out += "None";
+      return;
+    case Kind::kBool:
+      out += value.truth() ? "True" : "False";
+      return;
+    case Kind::kInt:
+      out += fmt::format_int(value.as_integer()).c_str();
+      return;
+    case Kind::kBigInt:
+      out += fmt::format_int(value.as_big_integer()).c_str();
+      return;
+    case Kind::kFloat:
+      append_real(out, value.as_real());
+      return;
+    case Kind::kString:
+      append_quoted(out, value.text());
+      return;
     case Kind::kList:
       out += '[';
       append_items(out, value.items(), depth);
@@ -50,7 +64,9 @@ void append_repr_at(std::string& out, const Value& value, int depth) {
       out += ')';
       return;
     }
-    case Kind::kNamespace: out += "<Namespace "; [[fallthrough]];
+    case Kind::kNamespace:
+      out += "<Namespace ";
+      [[fallthrough]];
     case Kind::kDict: {
       out += '{';
       bool first = true;

@@ -6,8 +6,8 @@
 
 namespace quire::jinja {
 
-// All append to out and throw Failure for what cannot be printed, is nested deeper than kMaxPrintDepth, or makes out longer than
-// Arena::kMaxText.
+// All append to out and throw Failure for what cannot be printed, is nested deeper than kMaxPrintDepth, or makes out
+// longer than Arena::kMaxText.
 inline constexpr int kMaxPrintDepth = 64;
 
 void append_str(std::string& out, const Value& value);

@@ -1,6 +1,6 @@
 #pragma once
-// Python's str operations on UTF-8. Positions count code points unless said otherwise; a byte that is not UTF-8 counts as one
-// character, U+FFFD.
+// Python's str operations on UTF-8. Positions count code points unless said otherwise; a byte that is not UTF-8 counts
+// as one character, U+FFFD.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -41,7 +41,8 @@ std::string swap_case(std::string_view text);
 size_t find(std::string_view text, std::string_view part, size_t from = 0);
 size_t rfind(std::string_view text, std::string_view part);
 size_t count_parts(std::string_view text, std::string_view part);
-// limit < 0: all. An empty old part is inserted between all characters. Throws Failure if the result is longer than Arena::kMaxText.
+// limit < 0: all. An empty old part is inserted between all characters. Throws Failure if the result is longer than
+// Arena::kMaxText.
 std::string replace(std::string_view text, std::string_view old_part, std::string_view new_part, int64_t limit);
 
 // All throw Failure for more than some hundred thousand parts. At white space; limit < 0: no limit.

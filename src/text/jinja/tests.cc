@@ -60,7 +60,8 @@ bool has_case(Interpreter& in, const Value& input, const Arguments& arguments) {
 }
 
 bool remainder_is(Interpreter& in, const Value& input, int64_t divisor, int64_t wanted) {
-  return equal(in.arena(), apply(in.arena(), BinaryOperator::kModulo, input, Value::integer(divisor)), Value::integer(wanted));
+  return equal(in.arena(), apply(in.arena(), BinaryOperator::kModulo, input, Value::integer(divisor)),
+               Value::integer(wanted));
 }
 bool test_odd(Interpreter& in, const Value& input, const Arguments&) { return remainder_is(in, input, 2, 1); }
 bool test_even(Interpreter& in, const Value& input, const Arguments&) { return remainder_is(in, input, 2, 0); }

@@ -17,16 +17,31 @@ class JsonWriter {
   void write(const Value& value, int depth) {
     if (depth > kMaxPrintDepth) fail(fmt::format("a value for tojson is nested deeper than {}", kMaxPrintDepth));
     switch (value.kind()) {
-      case Kind::kNone: out_ += "null"; break;
-      case Kind::kBool: out_ += value.truth() ? "true" : "false"; break;
+      case Kind::kNone:
+        out_ += "null";
+        break;
+      case Kind::kBool:
+        out_ += value.truth() ? "true" : "false";
+        break;
       case Kind::kInt:
-      case Kind::kBigInt: append_repr(out_, value); break;
-      case Kind::kFloat: write_real(value.as_real()); break;
-      case Kind::kString: write_string(value.text()); break;
+      case Kind::kBigInt:
+        append_repr(out_, value);
+        break;
+      case Kind::kFloat:
+        write_real(value.as_real());
+        break;
+      case Kind::kString:
+        write_string(value.text());
+        break;
       case Kind::kList:
-      case Kind::kTuple: write_list(value.items(), depth); break;
-      case Kind::kDict: write_dict(value.dict(), depth); break;
-      default: fail(fmt::format("Object of type {} is not JSON serializable", type_name(value)));
+      case Kind::kTuple:
+        write_list(value.items(), depth);
+        break;
+      case Kind::kDict:
+        write_dict(value.dict(), depth);
+        break;
+      default:
+        fail(fmt::format("Object of type {} is not JSON serializable", type_name(value)));
     }
     check_size();
   }
@@ -54,7 +69,8 @@ class JsonWriter {
     const char* const end = p + text.size();
     while (p < end) {
       const char* const start = p;
-      while (p < end && static_cast<uint8_t>(*p) >= 0x20 && static_cast<uint8_t>(*p) < 0x7F && *p != '"' && *p != '\\') {
+      while (p < end && static_cast<uint8_t>(*p) >= 0x20 && static_cast<uint8_t>(*p) < 0x7F && *p != '"' &&
+             *p != '\\') {
         ++p;
       }
       out_.append(start, p);
@@ -63,13 +79,27 @@ class JsonWriter {
       const char* const at = p;
       const char32_t code = next_character(p, end);
       switch (code) {
-        case '"': out_ += "\\\""; break;
-        case '\\': out_ += "\\\\"; break;
-        case '\n': out_ += "\\n"; break;
-        case '\r': out_ += "\\r"; break;
-        case '\t': out_ += "\\t"; break;
-        case '\b': out_ += "\\b"; break;
-        case '\f': out_ += "\\f"; break;
+        case '"':
+          out_ += "\\\"";
+          break;
+        case '\\':
+          out_ += "\\\\";
+          break;
+        case '\n':
+          out_ += "\\n";
+          break;
+        case '\r':
+          out_ += "\\r";
+          break;
+        case '\t':
+          out_ += "\\t";
+          break;
+        case '\b':
+          out_ += "\\b";
+          break;
+        case '\f':
+          out_ += "\\f";
+          break;
         default:
           if (code < 0x20 || (style_.ensure_ascii && code > 0x7F && code < 0x10000)) {
             write_escape(code);
@@ -142,6 +172,8 @@ class JsonWriter {
 
 }  // namespace
 
-void append_json(std::string& out, const Value& value, const JsonStyle& style) { JsonWriter(out, style).write(value, 0); }
+void append_json(std::string& out, const Value& value, const JsonStyle& style) {
+  JsonWriter(out, style).write(value, 0);
+}
 
 }  // namespace quire::jinja

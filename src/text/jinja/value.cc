@@ -153,23 +153,39 @@ bool Value::same_object(const Value& other) const {
 
 std::string_view type_name(Kind kind) {
   switch (kind) {
-    case Kind::kUndefined: return "Undefined";
-    case Kind::kNone: return "NoneType";
-    case Kind::kBool: return "bool";
+    case Kind::kUndefined:
+      return "Undefined";
+    case Kind::kNone:
+      return "NoneType";
+    case Kind::kBool:
+      return "bool";
     case Kind::kInt:
-    case Kind::kBigInt: return "int";
-    case Kind::kFloat: return "float";
-    case Kind::kString: return "str";
-    case Kind::kList: return "list";
-    case Kind::kTuple: return "tuple";
-    case Kind::kView: return "dict view";
-    case Kind::kRange: return "range";
-    case Kind::kIterator: return "generator";
-    case Kind::kDict: return "dict";
-    case Kind::kNamespace: return "Namespace";
-    case Kind::kLoop: return "LoopContext";
-    case Kind::kFunction: return "function";
-    case Kind::kMethod: return "method";
+    case Kind::kBigInt:
+      return "int";
+    case Kind::kFloat:
+      return "float";
+    case Kind::kString:
+      return "str";
+    case Kind::kList:
+      return "list";
+    case Kind::kTuple:
+      return "tuple";
+    case Kind::kView:
+      return "dict view";
+    case Kind::kRange:
+      return "range";
+    case Kind::kIterator:
+      return "generator";
+    case Kind::kDict:
+      return "dict";
+    case Kind::kNamespace:
+      return "Namespace";
+    case Kind::kLoop:
+      return "LoopContext";
+    case Kind::kFunction:
+      return "function";
+    case Kind::kMethod:
+      return "method";
   }
   return "object";
 }

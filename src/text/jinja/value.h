@@ -53,12 +53,20 @@ class Value {
  public:
   Value() : kind_(Kind::kUndefined), tag_(static_cast<uint8_t>(Missing::kHint)) { payload_.text = ""; }
   Value(const Value& other)
-      : kind_(other.kind_), tag_(other.tag_), type_(other.type_), size_(other.size_), payload_(other.payload_),
+      : kind_(other.kind_),
+        tag_(other.tag_),
+        type_(other.type_),
+        size_(other.size_),
+        payload_(other.payload_),
         owner_(other.owner_) {
     if (owner_) owner_->retain();
   }
   Value(Value&& other) noexcept
-      : kind_(other.kind_), tag_(other.tag_), type_(other.type_), size_(other.size_), payload_(other.payload_),
+      : kind_(other.kind_),
+        tag_(other.tag_),
+        type_(other.type_),
+        size_(other.size_),
+        payload_(other.payload_),
         owner_(std::exchange(other.owner_, nullptr)) {}
   Value& operator=(const Value& other) { return *this = Value(other); }
   Value& operator=(Value&& other) noexcept {
@@ -95,7 +103,7 @@ class Value {
   bool truth() const;
   int64_t as_integer() const { return payload_.integer; }  // of kInt and kBool
   uint64_t as_big_integer() const { return static_cast<uint64_t>(payload_.integer); }
-  double as_real() const;  // of any number
+  double as_real() const;                                           // of any number
   std::string_view text() const { return {payload_.text, size_}; }  // of a string
   const std::vector<Value>& items() const;                          // if holds_items()
   ListObject& list() const;
@@ -128,9 +136,9 @@ class Value {
   explicit Value(Kind kind) : kind_(kind) { payload_.integer = 0; }
 
   Kind kind_;
-  uint8_t tag_ = 0;           // Missing, if undefined
-  Kind type_ = Kind::kNone;   // of the object that misses the attribute
-  uint32_t size_ = 0;         // of text
+  uint8_t tag_ = 0;          // Missing, if undefined
+  Kind type_ = Kind::kNone;  // of the object that misses the attribute
+  uint32_t size_ = 0;        // of text
   union {
     int64_t integer;
     double real;
@@ -153,8 +161,8 @@ class ListObject final : public HeapObject {
   }
 
   std::vector<Value> items;
-  size_t next = 0;            // of an iterator: the first item that was not taken
-  std::string_view prefix;    // of a view: how it prints ("dict_keys")
+  size_t next = 0;                          // of an iterator: the first item that was not taken
+  std::string_view prefix;                  // of a view: how it prints ("dict_keys")
   int64_t start = 0, stop = 0, stride = 1;  // of a range
 };
 

@@ -37,7 +37,9 @@ struct AttentionKernel {
       chunk = take(rows * state);
       total = take(rows * state);
     }
-    State at(float* states, int64_t i) const { return {states + i * state + width, states + i * state + width + 1, states + i * state}; }
+    State at(float* states, int64_t i) const {
+      return {states + i * state + width, states + i * state + width + 1, states + i * state};
+    }
   };
 
   static void clear(State s, int64_t width) {
@@ -56,7 +58,8 @@ struct AttentionKernel {
   static void merge(State into, State from, int64_t width) {
     if (*from.max == kMinusInfinity) return;
     const float max = *into.max > *from.max ? *into.max : *from.max;
-    const float old_weight = *into.max == kMinusInfinity ? 0.0f : exp_one(*into.max - max), new_weight = exp_one(*from.max - max);
+    const float old_weight = *into.max == kMinusInfinity ? 0.0f : exp_one(*into.max - max),
+                new_weight = exp_one(*from.max - max);
     *into.max = max;
     *into.sum = *into.sum * old_weight + *from.sum * new_weight;
     for (int64_t d = 0; d < width; d += 16) {
@@ -127,27 +130,32 @@ struct AttentionKernel {
   }
 
   template <class T, bool kBf16>
-  static void attend_typed(const AttentionArgs& args, const AttentionTask& task, int32_t kv_head, float* partials, float* scratch) {
+  static void attend_typed(const AttentionArgs& args, const AttentionTask& task, int32_t kv_head, float* partials,
+                           float* scratch) {
     const int32_t head_dim = args.kv.head_dim, share = args.heads / args.kv.kv_heads, states = task.rows * share;
     const Scratch s(scratch, states, head_dim);
     for (int32_t i = 0; i < states; ++i) {
-      const float* q = args.q + (task.first_row + i / share) * args.ldq + (int64_t{kv_head} * share + i % share) * head_dim;
+      const float* q =
+          args.q + (task.first_row + i / share) * args.ldq + (int64_t{kv_head} * share + i % share) * head_dim;
       float* row = s.q + i * s.width;
       for (int64_t d = 0; d < s.width; ++d) row[d] = d < head_dim ? q[d] * args.scale : 0.0f;
       clear(s.at(s.total, i), s.width);
     }
     if (s.width != head_dim) {
-      for (int64_t i = 0; i < 2 * kPartitionKeys * s.width; ++i) s.k[i] = 0.0f;  // the padding of K and V, which lie side by side
+      for (int64_t i = 0; i < 2 * kPartitionKeys * s.width; ++i)
+        s.k[i] = 0.0f;  // the padding of K and V, which lie side by side
     }
     const int64_t keys_of_last_row = int64_t{task.first_position} + task.rows;
     for (int32_t chunk = task.first_chunk; chunk < task.first_chunk + task.chunks; ++chunk) {
       for (int32_t i = 0; i < states; ++i) clear(s.at(s.chunk, i), s.width);
-      for (int64_t first = int64_t{chunk} * kChunkKeys; first < (int64_t{chunk} + 1) * kChunkKeys; first += kPartitionKeys) {
+      for (int64_t first = int64_t{chunk} * kChunkKeys; first < (int64_t{chunk} + 1) * kChunkKeys;
+           first += kPartitionKeys) {
         const int64_t available = keys_of_last_row - first < kPartitionKeys ? keys_of_last_row - first : kPartitionKeys;
         if (available <= 0) break;
         KvTile<Isa, T, kBf16>::load(args.kv, task.block_table, kv_head, first, available, s.width, s.k, s.v);
         for (int32_t i = 0; i < states; ++i) {
-          const int64_t seen = int64_t{task.first_position} + i / share + 1 - first, keys = seen < available ? seen : available;
+          const int64_t seen = int64_t{task.first_position} + i / share + 1 - first,
+                        keys = seen < available ? seen : available;
           if (keys <= 0) continue;
           attend_partition(s.q + i * s.width, s, keys, s.at(s.partition, 0));
           merge(s.at(s.chunk, i), s.at(s.partition, 0), s.width);
@@ -169,23 +177,29 @@ struct AttentionKernel {
     }
   }
 
-  static void attend(const AttentionArgs& args, const AttentionTask& task, int32_t kv_head, float* partials, float* scratch) {
+  static void attend(const AttentionArgs& args, const AttentionTask& task, int32_t kv_head, float* partials,
+                     float* scratch) {
     switch (args.kv.dtype) {
-      case DType::kF32: return attend_typed<float, false>(args, task, kv_head, partials, scratch);
-      case DType::kBF16: return attend_typed<uint16_t, true>(args, task, kv_head, partials, scratch);
-      default: return attend_typed<uint16_t, false>(args, task, kv_head, partials, scratch);  // f16; the registry admits no other
+      case DType::kF32:
+        return attend_typed<float, false>(args, task, kv_head, partials, scratch);
+      case DType::kBF16:
+        return attend_typed<uint16_t, true>(args, task, kv_head, partials, scratch);
+      default:
+        return attend_typed<uint16_t, false>(args, task, kv_head, partials,
+                                             scratch);  // f16; the registry admits no other
     }
   }
 
-  static void combine(const AttentionArgs& args, int32_t row, int32_t head, const float* partials, int32_t first_partial, int32_t count,
-                      float* scratch) {
+  static void combine(const AttentionArgs& args, int32_t row, int32_t head, const float* partials,
+                      int32_t first_partial, int32_t count, float* scratch) {
     const int32_t head_dim = args.kv.head_dim;
     const Scratch s(scratch, 1, head_dim);
     const State total = s.at(s.total, 0), chunk = s.at(s.chunk, 0);
     clear(total, s.width);
     clear(chunk, s.width);
     for (int32_t i = 0; i < count; ++i) {
-      const float* partial = partials + (int64_t{first_partial + i} * args.heads + head) * attention_state_floats(head_dim);
+      const float* partial =
+          partials + (int64_t{first_partial + i} * args.heads + head) * attention_state_floats(head_dim);
       *chunk.max = partial[0];
       *chunk.sum = partial[1];
       for (int64_t d = 0; d < head_dim; ++d) chunk.values[d] = partial[2 + d];

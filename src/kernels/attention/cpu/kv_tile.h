@@ -1,5 +1,6 @@
 #pragma once
-// Loads the keys and values of one partition from the paged cache into contiguous rows of floats: the only place that knows the layouts.
+// Loads the keys and values of one partition from the paged cache into contiguous rows of floats: the only place that
+// knows the layouts.
 #include <cstdint>
 #include <cstring>
 
@@ -37,8 +38,8 @@ void widen_row(const T* src, float* dst, int64_t n) {
 template <class Isa, class T, bool kBf16>
 struct KvTile {
   // Rows for keys first_key .. first_key + n - 1 (n <= kPartitionKeys) of one KV head.
-  static void load(const PagedKv& kv, const int32_t* block_table, int32_t kv_head, int64_t first_key, int64_t n, int64_t width, float* k,
-                   float* v) {
+  static void load(const PagedKv& kv, const int32_t* block_table, int32_t kv_head, int64_t first_key, int64_t n,
+                   int64_t width, float* k, float* v) {
     const auto* keys = static_cast<const T*>(kv.k);
     const auto* values = static_cast<const T*>(kv.v);
     for (int64_t done = 0; done < n;) {
@@ -55,8 +56,8 @@ struct KvTile {
   }
 
  private:
-  static void load_plain(const PagedKv& kv, const T* keys, const T* values, int64_t block, int64_t slot, int64_t count, int64_t head,
-                         int64_t width, float* k, float* v) {
+  static void load_plain(const PagedKv& kv, const T* keys, const T* values, int64_t block, int64_t slot, int64_t count,
+                         int64_t head, int64_t width, float* k, float* v) {
     const int64_t first = PlainLayout::k(kv, block, slot, head, 0), stride = int64_t{kv.kv_heads} * kv.head_dim;
     for (int64_t i = 0; i < count; ++i) {
       widen_row<Isa, T, kBf16>(keys + first + i * stride, k + i * width, kv.head_dim);
@@ -64,13 +65,14 @@ struct KvTile {
     }
   }
 
-  static void load_shuffle(const PagedKv& kv, const T* keys, const T* values, int64_t block, int64_t slot, int64_t count, int64_t head,
-                           int64_t width, float* k, float* v) {
+  static void load_shuffle(const PagedKv& kv, const T* keys, const T* values, int64_t block, int64_t slot,
+                           int64_t count, int64_t head, int64_t width, float* k, float* v) {
     constexpr int64_t kPack = shuffle_pack(sizeof(T));
     alignas(64) T row[kMaxHeadDim];
     const T* first_key = keys + ShuffleLayout::k(kv, block, slot, head, 0);
     for (int64_t i = 0; i < count; ++i) {
-      for (int64_t d = 0; d < kv.head_dim; d += kPack) std::memcpy(row + d, first_key + i * kPack + d * kv.block_size, 16);
+      for (int64_t d = 0; d < kv.head_dim; d += kPack)
+        std::memcpy(row + d, first_key + i * kPack + d * kv.block_size, 16);
       widen_row<Isa, T, kBf16>(row, k + i * width, kv.head_dim);
     }
     for (int64_t i = 0; i < count; ++i) {

@@ -1,204 +1,272 @@
 #pragma once
-// The panel kernels, written once over an Isa of kernels/simd. A tile is one panel times up to kTile rows of x, whose accumulators stay in
-// registers while the columns go by in ascending order. Each (row of x, row of W) has one f32 accumulator, so its value does not depend on m.
+// The panel kernels, written once over a Lanes type of each instruction set: how wide a register is, how many rows of x
+// a tile has, and the integer dot products of a group. A tile's accumulators stay in registers while the columns go by
+// in ascending order. Each (row of x, row of W) has one f32 accumulator and the integer sums are exact, so a value
+// depends neither on m nor on the instruction set.
+//
+// Lanes offers F (kLanes floats), I (kLanes int32), kLanes, kFloatTile, kFloatPanels, kCodeTile and the operations used
+// below, and
+//   dot_u4<T>(codes, x, sums)          sums[t] = sum over a group of 32 of (4-bit code) * x[t][i]
+//   dot_u8<T>(codes, x, offsets, sums) sums[t] = sum over half a group of 16 of (byte - 128) * x[t][i]; offsets[t] =
+//   -128 * sum of x[t]
+// where x is [T][32] and `codes` the first of the group's 64-byte pieces, moved to the strip of kLanes rows.
+//
+// GCC 12 unrolls loops over registers at -O2 only when told to, and without it the accumulators live in memory: hence
+// the pragmas.
 #include <cstdint>
+#include <utility>
 
 #include "kernels/linear/packed_format.h"
 
 namespace quire {
 
-constexpr int kTile = 8;
-
-template <class Isa>
+template <class Lanes>
 struct PanelKernel {
-  using F = typename Isa::F;
-  using I = typename Isa::I;
-  using B = typename Isa::B;
+  using F = typename Lanes::F;
+  using I = typename Lanes::I;
+  static constexpr int kStrips = kPanelRows / Lanes::kLanes;
 
-  static void store_tile(const PanelJob& job, const F* acc, int rows_x, int64_t first_x, int64_t panel) {
-    const int64_t first_row = panel * kPanelRows;
-    const int64_t rows = job.rows - first_row < kPanelRows ? job.rows - first_row : kPanelRows;
-    for (int t = 0; t < rows_x; ++t) {
-      float* y = job.y + (first_x + t) * job.ldy + first_row;
-      if (rows == kPanelRows) {
-        Isa::store(y, job.accumulate ? Isa::add(Isa::load(y), acc[t]) : acc[t]);
+  // acc: `strips` strips of T registers, the rows of W from first_row on.
+  template <int T, int Strips>
+  static void store_tile(const PanelJob& job, const F* acc, int64_t first_x, int64_t first_row) {
+#pragma GCC unroll 16
+    for (int s = 0; s < Strips; ++s) {
+      const int64_t rows = job.rows - (first_row + s * Lanes::kLanes);
+      float* y = job.y + first_x * job.ldy + first_row + s * Lanes::kLanes;
+      if (rows >= Lanes::kLanes) {
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t, y += job.ldy) {
+          Lanes::store(y, job.accumulate ? Lanes::add(Lanes::load(y), acc[s * T + t]) : acc[s * T + t]);
+        }
       } else {
-        float lanes[kPanelRows];
-        Isa::store(lanes, acc[t]);
-        for (int64_t i = 0; i < rows; ++i) y[i] = job.accumulate ? y[i] + lanes[i] : lanes[i];
+        float lanes[T][Lanes::kLanes];
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) Lanes::store(lanes[t], acc[s * T + t]);
+        for (int t = 0; t < T; ++t, y += job.ldy) {
+          for (int64_t i = 0; i < rows; ++i) y[i] = job.accumulate ? y[i] + lanes[t][i] : lanes[t][i];
+        }
       }
     }
   }
 
-  template <int T, class Load>
-  static void tile_float(const PanelJob& job, int64_t first_x, int64_t panel, int64_t column_bytes, Load load) {
-    const std::byte* w = job.panels + panel * column_bytes * job.in;
-    const float* x = job.x + first_x * job.ldx;
-    F acc[T];
-    for (int t = 0; t < T; ++t) acc[t] = Isa::zero();
-    for (int64_t k = 0; k < job.in; ++k, w += column_bytes) {
-      const F column = load(w);
-      for (int t = 0; t < T; ++t) acc[t] = Isa::fma(column, Isa::set1(x[t * job.ldx + k]), acc[t]);
+  // Panels side by side share the broadcasts of x.
+  template <int T, int Panels, class Weight>
+  static void tile_float(const PanelJob& job, int64_t first_x, int64_t panel) {
+    constexpr int kWide = Panels * kStrips;
+    const auto* w = reinterpret_cast<const Weight*>(job.panels) + panel * kPanelRows * job.in;
+    const int64_t panel_step = kPanelRows * job.in;
+    const float* x = job.x.floats + first_x * job.in;
+    F acc[kWide * T];
+#pragma GCC unroll 32
+    for (F& a : acc) a = Lanes::zero();
+    for (int64_t k = 0; k < job.in; ++k, w += kPanelRows, x += T) {
+      F columns[kWide];
+#pragma GCC unroll 16
+      for (int s = 0; s < kWide; ++s)
+        columns[s] = load_weights(w + s / kStrips * panel_step + s % kStrips * Lanes::kLanes);
+#pragma GCC unroll 16
+      for (int t = 0; t < T; ++t) {
+        const F value = Lanes::set1(x[t]);
+#pragma GCC unroll 16
+        for (int s = 0; s < kWide; ++s) acc[s * T + t] = Lanes::fma(columns[s], value, acc[s * T + t]);
+      }
     }
-    store_tile(job, acc, T, first_x, panel);
+    store_tile<T, kWide>(job, acc, first_x, panel * kPanelRows);
   }
 
-  template <int T>
-  static void tile_f32(const PanelJob& job, int64_t first_x, int64_t panel) {
-    tile_float<T>(job, first_x, panel, kPanelRows * 4, [](const std::byte* p) { return Isa::load(reinterpret_cast<const float*>(p)); });
-  }
+  static F load_weights(const float* p) { return Lanes::load(p); }
+  static F load_weights(const uint16_t* p) { return Lanes::load_bf16(p); }
 
   template <int T>
-  static void tile_bf16(const PanelJob& job, int64_t first_x, int64_t panel) {
-    tile_float<T>(job, first_x, panel, kPanelRows * 2,
-                  [](const std::byte* p) { return Isa::load_bf16(reinterpret_cast<const uint16_t*>(p)); });
-  }
-
-  template <int T>
-  static void tile_u4(const PanelJob& job, int64_t first_x, int64_t panel) {
+  static void tile_u4(const PanelJob& job, int64_t first_x, int64_t panel, int strip) {
     const int64_t groups = job.in / kGroup;
     const std::byte* w = job.panels + panel * groups * kU4GroupBytes;
-    const int8_t* x = job.quantized.codes + first_x * job.in;
-    const float* scales_x = job.quantized.scales + first_x * groups;
-    const int32_t* sums_x = job.quantized.sums + first_x * groups * 2;
+    const int8_t* x = job.x.codes + first_x * job.in;
+    const float* scales_x = job.x.scales + first_x * groups;
+    const float* sums_x = job.x.sums + first_x * groups;
     F acc[T];
-    for (int t = 0; t < T; ++t) acc[t] = Isa::zero();
-    for (int64_t g = 0; g < groups; ++g, w += kU4GroupBytes) {
-      const auto* halves = reinterpret_cast<const uint16_t*>(w);
-      const auto* codes = reinterpret_cast<const uint8_t*>(w + 64);
-      __builtin_prefetch(w + 4 * kU4GroupBytes);
-      I low[T], high[T];
-      for (int t = 0; t < T; ++t) low[t] = high[t] = Isa::set1_int(0);
-      for (int p = 0; p < 4; ++p) {
-        const B bytes = Isa::load_bytes(codes + 64 * p);
-        const B low_codes = Isa::low_nibbles(bytes), high_codes = Isa::high_nibbles(bytes);
-        for (int t = 0; t < T; ++t) {
-          const int8_t* columns = x + t * job.in + g * kGroup + 8 * p;
-          low[t] = Isa::dot4_small(low[t], low_codes, columns);
-          high[t] = Isa::dot4_small(high[t], high_codes, columns + 4);
-        }
-      }
-      const F scale = Isa::load_f16(halves), min = Isa::load_f16(halves + 16);
+#pragma GCC unroll 16
+    for (F& a : acc) a = Lanes::zero();
+    for (int64_t g = 0; g < groups; ++g, w += kU4GroupBytes, x += T * kGroup, scales_x += T, sums_x += T) {
+      prefetch<kU4GroupBytes>(w);
+      I sums[T];
+      Lanes::template dot_u4<T>(reinterpret_cast<const uint8_t*>(w) + 64 + 4 * Lanes::kLanes * strip, x, sums);
+      const auto* halves = reinterpret_cast<const uint16_t*>(w) + Lanes::kLanes * strip;
+      const F scale = Lanes::load_f16(halves), min = Lanes::load_f16(halves + kPanelRows);
+#pragma GCC unroll 16
       for (int t = 0; t < T; ++t) {
-        const float scale_x = scales_x[t * groups + g];
-        const int32_t sum = sums_x[(t * groups + g) * 2] + sums_x[(t * groups + g) * 2 + 1];
-        acc[t] = Isa::fma(Isa::to_float(Isa::add_int(low[t], high[t])), Isa::mul(scale, Isa::set1(scale_x)), acc[t]);
-        acc[t] = Isa::fma(min, Isa::set1(scale_x * static_cast<float>(sum)), acc[t]);
+        acc[t] = Lanes::fma(Lanes::to_float(sums[t]), Lanes::mul(scale, Lanes::set1(scales_x[t])), acc[t]);
+        acc[t] = Lanes::fma(min, Lanes::set1(sums_x[t]), acc[t]);
       }
     }
-    store_tile(job, acc, T, first_x, panel);
+    store_tile<T, 1>(job, acc, first_x, panel * kPanelRows + Lanes::kLanes * strip);
   }
 
   template <int T>
-  static void tile_u8(const PanelJob& job, int64_t first_x, int64_t panel) {
+  static void tile_u8(const PanelJob& job, int64_t first_x, int64_t panel, int strip) {
     const int64_t groups = job.in / kGroup;
     const std::byte* w = job.panels + panel * groups * kU8GroupBytes;
-    const int8_t* x = job.quantized.codes + first_x * job.in;
-    const float* scales_x = job.quantized.scales + first_x * groups;
-    const int32_t* sums_x = job.quantized.sums + first_x * groups * 2;
+    const int8_t* x = job.x.codes + first_x * job.in;
+    const float* scales_x = job.x.scales + first_x * groups;
+    const int32_t* offsets_x = job.x.offsets + first_x * groups * 2;
     F acc[T];
-    for (int t = 0; t < T; ++t) acc[t] = Isa::zero();
-    for (int64_t g = 0; g < groups; ++g, w += kU8GroupBytes) {
-      const auto* codes = reinterpret_cast<const uint8_t*>(w + 32);
-      __builtin_prefetch(w + 4 * kU8GroupBytes);
-      I even[T], odd[T];
+#pragma GCC unroll 16
+    for (F& a : acc) a = Lanes::zero();
+    for (int64_t g = 0; g < groups; ++g, w += kU8GroupBytes, x += T * kGroup, scales_x += T, offsets_x += 2 * T) {
+      prefetch<kU8GroupBytes>(w);
+      const uint8_t* codes = reinterpret_cast<const uint8_t*>(w) + 32 + 4 * Lanes::kLanes * strip;
+      I first[T], second[T];
+      Lanes::template dot_u8<T>(codes, x, offsets_x, first);
+      Lanes::template dot_u8<T>(codes + 256, x + 16, offsets_x + T, second);
+      const F scale = Lanes::load_f16(reinterpret_cast<const uint16_t*>(w) + Lanes::kLanes * strip);
+#pragma GCC unroll 16
       for (int t = 0; t < T; ++t) {
-        const int32_t* sum = sums_x + (t * groups + g) * 2;
-        even[t] = Isa::set1_int(-kU8Offset * (sum[0] + sum[1]));
-        odd[t] = Isa::set1_int(0);
-      }
-      for (int p = 0; p < 8; p += 2) {
-        const B first = Isa::load_bytes(codes + 64 * p), second = Isa::load_bytes(codes + 64 * p + 64);
-        for (int t = 0; t < T; ++t) {
-          const int8_t* columns = x + t * job.in + g * kGroup + 4 * p;
-          even[t] = Isa::dot4(even[t], first, columns);
-          odd[t] = Isa::dot4(odd[t], second, columns + 4);
-        }
-      }
-      const F scale = Isa::load_f16(reinterpret_cast<const uint16_t*>(w));
-      for (int t = 0; t < T; ++t) {
-        const F product = Isa::to_float(Isa::add_int(even[t], odd[t]));
-        acc[t] = Isa::fma(product, Isa::mul(scale, Isa::set1(scales_x[t * groups + g])), acc[t]);
+        const F product = Lanes::to_float(Lanes::add_int(first[t], second[t]));
+        acc[t] = Lanes::fma(product, Lanes::mul(scale, Lanes::set1(scales_x[t])), acc[t]);
       }
     }
-    store_tile(job, acc, T, first_x, panel);
+    store_tile<T, 1>(job, acc, first_x, panel * kPanelRows + Lanes::kLanes * strip);
   }
 
   template <int T>
-  static void tile_u6(const PanelJob& job, int64_t first_x, int64_t panel) {
+  static void tile_u6(const PanelJob& job, int64_t first_x, int64_t panel, int strip) {
     const int64_t groups = job.in / kGroup;
     const std::byte* w = job.panels + panel * groups * kU6GroupBytes;
-    const int8_t* x = job.quantized.codes + first_x * job.in;
-    const float* scales_x = job.quantized.scales + first_x * groups;
-    const int32_t* sums_x = job.quantized.sums + first_x * groups * 2;
+    const int8_t* x = job.x.codes + first_x * job.in;
+    const float* scales_x = job.x.scales + first_x * groups;
+    const int32_t* offsets_x = job.x.offsets + first_x * groups * 2;
     F acc[T];
-    for (int t = 0; t < T; ++t) acc[t] = Isa::zero();
-    for (int64_t g = 0; g < groups; ++g, w += kU6GroupBytes) {
-      const auto* scales = reinterpret_cast<const float*>(w);
-      const auto* codes = reinterpret_cast<const uint8_t*>(w + 128);
+#pragma GCC unroll 16
+    for (F& a : acc) a = Lanes::zero();
+    for (int64_t g = 0; g < groups; ++g, w += kU6GroupBytes, x += T * kGroup, scales_x += T, offsets_x += 2 * T) {
+      prefetch<kU6GroupBytes>(w);
       for (int half = 0; half < 2; ++half) {
-        I sum[T];
-        for (int t = 0; t < T; ++t) sum[t] = Isa::set1_int(-kU6Offset * sums_x[(t * groups + g) * 2 + half]);
-        for (int p = 4 * half; p < 4 * half + 4; ++p) {
-          const B bytes = Isa::load_bytes(codes + 64 * p);
-          for (int t = 0; t < T; ++t) sum[t] = Isa::dot4_small(sum[t], bytes, x + t * job.in + g * kGroup + 4 * p);
-        }
-        const F scale = Isa::load(scales + 16 * half);
+        I sums[T];
+        Lanes::template dot_u8<T>(reinterpret_cast<const uint8_t*>(w) + 128 + 256 * half + 4 * Lanes::kLanes * strip,
+                                  x + 16 * half, offsets_x + half * T, sums);
+        const F scale = Lanes::load(reinterpret_cast<const float*>(w) + kPanelRows * half + Lanes::kLanes * strip);
+#pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
-          acc[t] = Isa::fma(Isa::to_float(sum[t]), Isa::mul(scale, Isa::set1(scales_x[t * groups + g])), acc[t]);
+          acc[t] = Lanes::fma(Lanes::to_float(sums[t]), Lanes::mul(scale, Lanes::set1(scales_x[t])), acc[t]);
         }
       }
     }
-    store_tile(job, acc, T, first_x, panel);
+    store_tile<T, 1>(job, acc, first_x, panel * kPanelRows + Lanes::kLanes * strip);
+  }
+
+  // The hardware prefetcher stops at each 4 KiB page; panels follow one another, so reading ahead never strays far past
+  // the last one.
+  template <int64_t Bytes>
+  static void prefetch(const std::byte* w) {
+    constexpr int64_t kAhead = 4096;
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < Bytes; i += 64) __builtin_prefetch(w + kAhead + i);
   }
 
   template <int T>
-  static void tile(const PanelJob& job, int64_t first_x, int64_t panel) {
-    switch (job.format) {
-      case PanelFormat::kF32: return tile_f32<T>(job, first_x, panel);
-      case PanelFormat::kBF16: return tile_bf16<T>(job, first_x, panel);
-      case PanelFormat::kU4: return tile_u4<T>(job, first_x, panel);
-      case PanelFormat::kU8: return tile_u8<T>(job, first_x, panel);
-      case PanelFormat::kU6: return tile_u6<T>(job, first_x, panel);
-    }
-  }
-
-  // A panel stays in the cache while all rows of x pass; rows are taken kTile at a time, then by what is left.
-  static void multiply(const PanelJob& job) {
-    for (int64_t panel = 0; panel < job.panel_count; ++panel) {
-      int64_t first = 0;
-      for (; job.m - first >= kTile; first += kTile) tile<kTile>(job, first, panel);
-      switch (job.m - first) {
-        case 7: tile<7>(job, first, panel); break;
-        case 6: tile<6>(job, first, panel); break;
-        case 5: tile<5>(job, first, panel); break;
-        case 4: tile<4>(job, first, panel); break;
-        case 3: tile<3>(job, first, panel); break;
-        case 2: tile<2>(job, first, panel); break;
-        case 1: tile<1>(job, first, panel); break;
-        default: break;
+  static void code_tile(const PanelJob& job, int64_t first_x, int64_t panel) {
+    for (int strip = 0; strip < kStrips; ++strip) {
+      switch (job.format) {
+        case PanelFormat::kU4:
+          tile_u4<T>(job, first_x, panel, strip);
+          break;
+        case PanelFormat::kU8:
+          tile_u8<T>(job, first_x, panel, strip);
+          break;
+        default:
+          tile_u6<T>(job, first_x, panel, strip);
+          break;
       }
     }
   }
 
-  static void quantize_row(const float* x, int64_t n, int8_t* codes, float* scales, int32_t* sums) {
-    for (int64_t g = 0; g < n / kGroup; ++g, x += kGroup, codes += kGroup) {
-      const F first = Isa::load(x), second = Isa::load(x + 16);
-      const float largest = Isa::max_lane(Isa::max(Isa::abs(first), Isa::abs(second)));
-      const float scale = largest / 127.0f, inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
-      const I a = Isa::to_int(Isa::mul(first, Isa::set1(inverse))), b = Isa::to_int(Isa::mul(second, Isa::set1(inverse)));
-      Isa::store_int8(codes, a);
-      Isa::store_int8(codes + 16, b);
-      scales[g] = scale;
-      sums[2 * g] = Isa::sum_int(a);
-      sums[2 * g + 1] = Isa::sum_int(b);
+  template <int T, int Panels>
+  static void float_tile(const PanelJob& job, int64_t first_x, int64_t panel) {
+    if (job.format == PanelFormat::kF32) return tile_float<T, Panels, float>(job, first_x, panel);
+    tile_float<T, Panels, uint16_t>(job, first_x, panel);
+  }
+
+  using TileFunction = void (*)(const PanelJob& job, int64_t first_x, int64_t panel);
+
+  // Panels [panel, panel + panels) against every tile of the job; the panels stay in the cache meanwhile. tiles[T - 1]
+  // takes T rows.
+  static void pass(const PanelJob& job, int64_t panel, const TileFunction* tiles) {
+    for (int64_t tile = job.first_tile; tile < job.last_tile; ++tile) {
+      const int64_t first = job.tiles.begin(tile);
+      tiles[job.tiles.begin(tile + 1) - first - 1](job, first, panel);
     }
   }
 
-  static const LinearKernels& table() {
-    static constexpr LinearKernels kTable{multiply, quantize_row};
-    return kTable;
+  template <int Panels, int... T>
+  static void multiply_floats(const PanelJob& job, std::integer_sequence<int, T...>) {
+    static constexpr TileFunction kSide[] = {float_tile<T + 1, Panels>...};
+    static constexpr TileFunction kSingle[] = {float_tile<T + 1, 1>...};
+    int64_t panel = 0;
+    for (; panel + Panels <= job.panel_count; panel += Panels) pass(job, panel, kSide);
+    for (; panel < job.panel_count; ++panel) pass(job, panel, kSingle);
+  }
+
+  template <int... T>
+  static void multiply_codes(const PanelJob& job, std::integer_sequence<int, T...>) {
+    static constexpr TileFunction kTiles[] = {code_tile<T + 1>...};
+    for (int64_t panel = 0; panel < job.panel_count; ++panel) pass(job, panel, kTiles);
+  }
+
+  static void multiply(const PanelJob& job) {
+    if (job.format == PanelFormat::kF32 || job.format == PanelFormat::kBF16) {
+      return multiply_floats<Lanes::kFloatPanels>(job, std::make_integer_sequence<int, Lanes::kFloatTile>());
+    }
+    multiply_codes(job, std::make_integer_sequence<int, Lanes::kCodeTile>());
   }
 };
+
+// The packing of x, over an Isa of kernels/simd.
+template <class Isa>
+struct RowPacker {
+  using F = typename Isa::F;
+  using I = typename Isa::I;
+
+  static void floats(const float* x, int64_t in, int64_t first, int64_t rows, int64_t t, const PackedRows& packed) {
+    float* dst = packed.floats + first * in + t;
+    for (int64_t k = 0; k < in; ++k) dst[k * rows] = x[k];
+  }
+
+  static constexpr float kSmallest = 0x1p-100f;  // the reciprocal of less might overflow
+
+  static I to_code(F x, float inverse) {
+    const F limit = Isa::set1(127.0f);
+    return Isa::to_int(Isa::min(Isa::max(Isa::mul(x, Isa::set1(inverse)), Isa::sub(Isa::zero(), limit)), limit));
+  }
+
+  static void codes(const float* x, int64_t in, int64_t first, int64_t rows, int64_t t, const PackedRows& packed) {
+    const int64_t groups = in / kGroup;
+    int8_t* codes = packed.codes + first * in + t * kGroup;
+    float* scales = packed.scales + first * groups + t;
+    float* sums = packed.sums + first * groups + t;
+    int32_t* offsets = packed.offsets + first * groups * 2 + t;
+    for (int64_t g = 0; g < groups; ++g, x += kGroup) {
+      const F low = Isa::load(x), high = Isa::load(x + 16);
+      // A NaN or an infinity in a group makes its scale one, and so the result; the codes stay in range whatever x
+      // holds.
+      const float largest = Isa::max_magnitude(low, high);
+      const float scale = largest / 127.0f, inverse = largest > kSmallest ? 127.0f / largest : 0.0f;
+      const I a = to_code(low, inverse), b = to_code(high, inverse);
+      Isa::store_int8(codes + g * rows * kGroup, a);
+      Isa::store_int8(codes + g * rows * kGroup + 16, b);
+      const int32_t sum_a = Isa::sum_int(a), sum_b = Isa::sum_int(b);
+      scales[g * rows] = scale;
+      sums[g * rows] = scale * static_cast<float>(sum_a + sum_b);
+      offsets[2 * g * rows] = -kCodeOffset * sum_a;
+      offsets[2 * g * rows + rows] = -kCodeOffset * sum_b;
+    }
+  }
+};
+
+template <class Lanes, class Isa>
+const LinearKernels& linear_kernels_of() {
+  static constexpr LinearKernels kTable{Lanes::kFloatTile, Lanes::kCodeTile, PanelKernel<Lanes>::multiply,
+                                        RowPacker<Isa>::floats, RowPacker<Isa>::codes};
+  return kTable;
+}
 
 }  // namespace quire
