@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
+#include "checkpoint/mapped_file.h"
 #include "engine/admission.h"
 #include "engine/engine_loop.h"
 #include "engine/progress.h"
@@ -60,6 +61,13 @@ struct TextParts {
   std::unique_ptr<ChatTemplate> chat_template;
 };
 
+// --chat-template: a template as such, or the file that holds it.
+std::string template_source(const std::string& flag) {
+  if (flag.find('{') != std::string::npos) return flag;
+  constexpr size_t kMaxBytes = size_t{1} << 20;
+  return read_text_file(flag, kMaxBytes);
+}
+
 TextParts load_text(const Checkpoint& checkpoint, const EngineConfig& config) {
   TextParts parts;
   TokenizerFiles files;
@@ -71,7 +79,7 @@ TextParts load_text(const Checkpoint& checkpoint, const EngineConfig& config) {
   const std::string source = files.chat_template;
   parts.tokenizer = make_tokenizer(std::move(files));
   if (!config.chat_template.empty()) {
-    parts.chat_template = std::make_unique<ChatTemplate>(config.chat_template);
+    parts.chat_template = std::make_unique<ChatTemplate>(template_source(config.chat_template));
   } else if (!source.empty()) {
     try {
       parts.chat_template = std::make_unique<ChatTemplate>(source);
@@ -286,7 +294,12 @@ std::shared_ptr<Generation> Engine::submit(GenerateRequest input) {
   request->arrival = EngineClock::now();
   request->seed =
       input.params.seed ? static_cast<uint64_t>(*input.params.seed) : seed_of(impl.config.seed, request->number);
-  if (!input.params.ignore_eos) request->stop_ids = impl.model->config().eos_token_ids;
+  if (!input.params.ignore_eos) {
+    // A config may name end tokens that the vocabulary does not have: they never come, and must not index logits.
+    for (const int32_t id : impl.model->config().eos_token_ids) {
+      if (id < impl.limits.vocab_size) request->stop_ids.push_back(id);
+    }
+  }
   request->stop_ids.insert(request->stop_ids.end(), input.params.stop_token_ids.begin(),
                            input.params.stop_token_ids.end());
   if (input.id.empty()) input.id = fmt::format("request-{}", request->number);
