@@ -151,7 +151,8 @@ inline F exp_negative(F x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  return cast<F>((cast<I>(p) + (cast<I>(t) << 23)) & in_range);
+  // Unsigned: lanes out of range wrap around before they are masked.
+  return cast<F>((cast<U>(p) + (cast<U>(t) << 23)) & cast<U>(in_range));
 }
 
 // Sixteen float sums over kMaximaStride elements, added up in double: the same order for every width of vector.
