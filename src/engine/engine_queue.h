@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,6 +21,10 @@ struct EngineCommand {
 
 class EngineQueue {
  public:
+  // How long take() waits for a first command.
+  static constexpr EngineClock::time_point kDoNotWait = EngineClock::time_point::min();
+  static constexpr EngineClock::time_point kForever = EngineClock::time_point::max();
+
   void push(EngineCommand command) {
     {
       const std::lock_guard lock(mutex_);
@@ -29,11 +32,16 @@ class EngineQueue {
     }
     ready_.notify_one();
   }
-  // Swaps all commands into `taken` (cleared first); waits for one if `block`.
-  void take(std::vector<EngineCommand>& taken, bool block) {
+  // Swaps all commands into `taken` (cleared first).
+  void take(std::vector<EngineCommand>& taken, EngineClock::time_point deadline) {
     taken.clear();
     std::unique_lock lock(mutex_);
-    if (block) ready_.wait(lock, [&] { return !commands_.empty(); });
+    const auto any = [&] { return !commands_.empty(); };
+    if (deadline == kForever) {
+      ready_.wait(lock, any);
+    } else if (deadline != kDoNotWait) {
+      ready_.wait_until(lock, deadline, any);
+    }
     std::swap(taken, commands_);
   }
 

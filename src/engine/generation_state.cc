@@ -1,6 +1,7 @@
 #include "engine/generation_state.h"
 
 #include <iterator>
+#include <utility>
 
 namespace quire {
 
@@ -33,7 +34,7 @@ void GenerationState::set_listener(std::function<void()> listener) {
   bool call;
   {
     const std::lock_guard lock(mutex_);
-    listener_ = listener;
+    listener_ = listener ? std::make_shared<const std::function<void()>>(listener) : nullptr;
     call = !events_.empty() || open_choices_ == 0;
   }
   if (call && listener) listener();
@@ -78,13 +79,25 @@ void GenerationState::end_choice_silently(int32_t choice) {
 }
 
 void GenerationState::notify() {
-  std::function<void()> listener;
+  std::shared_ptr<const std::function<void()>> listener;
   {
     const std::lock_guard lock(mutex_);
     listener = listener_;
   }
   arrived_.notify_all();
-  if (listener) listener();
+  if (listener) (*listener)();
+}
+
+bool GenerationState::ended() const {
+  const std::lock_guard lock(mutex_);
+  return open_choices_ == 0;
+}
+
+std::shared_ptr<Generation> hand_out(std::shared_ptr<GenerationState> state) {
+  Generation* const client = state.get();
+  return {client, [state = std::move(state)](Generation*) {
+            if (!state->ended()) state->cancel();
+          }};
 }
 
 }  // namespace quire

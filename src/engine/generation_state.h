@@ -1,8 +1,10 @@
 #pragma once
 // The engine's end of a Generation: the engine thread pushes events and never waits; the client takes them.
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +27,8 @@ class GenerationState final : public Generation {
   int64_t cached_tokens() const override;
   const std::vector<std::optional<TokenLogprobs>>& prompt_logprobs() const override { return prompt_logprobs_; }
 
+  bool ended() const;  // every choice has
+
   // Engine thread.
   void set_cached_tokens(int64_t tokens);
   std::vector<std::optional<TokenLogprobs>>& prompt_logprobs_to_fill() { return prompt_logprobs_; }
@@ -46,7 +50,10 @@ class GenerationState final : public Generation {
   std::vector<bool> ended_;
   int32_t open_choices_;
   int64_t cached_tokens_ = 0;
-  std::function<void()> listener_;
+  std::shared_ptr<const std::function<void()>> listener_;  // shared: calling it outside the lock copies a pointer only
 };
+
+// The client's end: when its last copy goes, what still runs of the request is cancelled.
+std::shared_ptr<Generation> hand_out(std::shared_ptr<GenerationState> state);
 
 }  // namespace quire

@@ -67,6 +67,7 @@ class Scheduler {
   std::vector<Sequence*> running_;  // in order of service
   std::deque<Sequence*> waiting_;   // likewise
   std::vector<ScheduledSequence> step_;
+  std::vector<int32_t> cached_;  // scratch of admit(): blocks found in the prefix cache
   int64_t preemptions_ = 0, prefix_cache_queries_ = 0, prefix_cache_hits_ = 0;
 };
 
