@@ -15,7 +15,6 @@
 #include "engine/admission.h"
 #include "engine/engine_loop.h"
 #include "engine/parts.h"
-#include "engine/request_gate.h"
 #include "engine/stats.h"
 
 namespace quire {
@@ -62,8 +61,7 @@ struct Engine::Impl {
   std::unique_ptr<Scheduler> scheduler;
   std::unique_ptr<Runner> runner;
   std::unique_ptr<EngineMetrics> metrics;
-  const std::shared_ptr<EngineQueue> queue = std::make_shared<EngineQueue>();
-  RequestGate gate;
+  const std::shared_ptr<EngineQueue> queue;
   std::unique_ptr<EngineLoop> loop;
   AdmissionLimits limits;
   std::atomic<uint64_t> next_number{0};
@@ -145,7 +143,7 @@ Engine::Impl::Impl(EngineConfig c, bool fit_context, EngineParts p)
       eos_ids(known_ids(parts.model->config().eos_token_ids, parts.model->config().vocab_size)),
       group(attention_group(config, *parts.model)),
       backend(make_attention_backend(config.attention_backend, group)),
-      gate(config.max_num_queued_reqs + config.max_num_seqs) {
+      queue(std::make_shared<EngineQueue>(config.max_num_queued_reqs + config.max_num_seqs)) {
   log_info(fmt::format("Using {} attention backend, {} KV layout, {} kernels, {} threads", backend->name(),
                        config.kv_cache_layout, cpu_isa_name(cpu_isa()), parts.threads->workers()));
   make_cache(fit_context);
@@ -153,7 +151,7 @@ Engine::Impl::Impl(EngineConfig c, bool fit_context, EngineParts p)
   runner = std::make_unique<Runner>(*parts.model, *backend, group, *kv, *tables, *parts.threads, runner_options());
   make_metrics();
   loop = std::make_unique<EngineLoop>(EngineLoop::Options{config.max_model_len, config.log_stats}, *scheduler, *runner,
-                                      *pool, *queue, gate, *metrics);
+                                      *pool, *queue, *metrics);
   thread = std::thread([this] {
     parts.threads->pin_caller();
     loop->run();
@@ -163,7 +161,7 @@ Engine::Impl::Impl(EngineConfig c, bool fit_context, EngineParts p)
 
 Engine::Impl::~Impl() {
   if (!thread.joinable()) return;
-  queue->push({EngineCommand::Kind::kExit, nullptr, 0, 0});
+  queue->push({EngineCommand::Kind::kExit});
   thread.join();
 }
 
@@ -199,37 +197,31 @@ const Tokenizer& Engine::tokenizer() const {
 std::shared_ptr<Generation> Engine::submit(GenerateRequest input) {
   Impl& impl = *impl_;
   admit_request(input, impl.limits);
-  // Everything is allocated here, on the submitter's thread: what fails, fails for it alone.
+  // As much as possible is allocated here, on the submitter's thread: what fails, fails for it alone.
   const uint64_t number = impl.next_number.fetch_add(1);
   if (input.id.empty()) input.id = fmt::format("request-{}", number);
-  const int32_t choices = input.params.n;
-  const auto client = std::make_shared<GenerationState>(input.id, number, choices, impl.queue);
+  const auto client = std::make_shared<GenerationState>(input.id, number, input.params.n, impl.queue);
   if (input.params.prompt_logprobs) client->prompt_logprobs_to_fill().resize(input.prompt_ids.size());
-  std::shared_ptr<Generation> result = hand_out(client);
-  EngineCommand command{EngineCommand::Kind::kSubmit, nullptr, 0, 0};
-  command.request = make_engine_request(std::move(input), number, impl.config.seed, impl.eos_ids);
-  command.request->client = client;
-
-  const RequestGate::Entry entry = impl.gate.enter(choices);
-  if (entry == RequestGate::Entry::kClosed) throw Error(ErrorKind::kUnavailable, "the server is shutting down");
-  if (entry == RequestGate::Entry::kFull) {
-    throw Error(ErrorKind::kUnavailable, fmt::format("the queue is full: {} sequences wait (--max-num-queued-reqs)",
-                                                     impl.config.max_num_queued_reqs));
+  std::unique_ptr<EngineRequest> request =
+      make_engine_request(std::move(input), number, impl.config.seed, impl.eos_ids);
+  request->client = client;
+  switch (impl.queue->submit(std::move(request))) {
+    case EngineQueue::Entry::kAccepted:
+      break;
+    case EngineQueue::Entry::kClosed:
+      throw Error(ErrorKind::kUnavailable, "the server is shutting down");
+    case EngineQueue::Entry::kFull:
+      throw Error(ErrorKind::kUnavailable, fmt::format("the queue is full: {} sequences wait (--max-num-queued-reqs)",
+                                                       impl.config.max_num_queued_reqs));
   }
-  try {
-    impl.queue->push(std::move(command));
-  } catch (...) {
-    impl.gate.leave(choices);
-    throw;
-  }
-  return result;
+  return hand_out(client);
 }
 
 void Engine::shutdown(std::chrono::milliseconds timeout) {
-  impl_->gate.close();
-  if (impl_->gate.wait_until_empty(EngineClock::now() + timeout)) return;
-  impl_->queue->push({EngineCommand::Kind::kAbortAll, nullptr, 0, 0});
-  impl_->gate.wait_until_empty();
+  impl_->queue->close();
+  if (impl_->queue->wait_until_empty(EngineClock::now() + timeout)) return;
+  impl_->queue->push({EngineCommand::Kind::kAbortAll});
+  impl_->queue->wait_until_empty(EngineQueue::kForever);
 }
 
 bool Engine::healthy() const {
@@ -238,6 +230,6 @@ bool Engine::healthy() const {
   return impl_->alive && impl_->loop->step_age_ms() < kStuckMs && impl_->loop->failed_in_a_row() < kTooManyFailures;
 }
 
-void Engine::reset_prefix_cache() { impl_->queue->push({EngineCommand::Kind::kResetPrefixCache, nullptr, 0, 0}); }
+void Engine::reset_prefix_cache() { impl_->queue->push({EngineCommand::Kind::kResetPrefixCache}); }
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -11,22 +12,41 @@
 namespace quire {
 namespace {
 
-constexpr const char* kStepFailed = "the engine failed to compute this request";
+constexpr const char* kFailed = "the engine failed to compute this request";
+constexpr const char* kNoToken = "no token can be chosen: every logit is masked or not a number";
 
 int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(EngineClock::now().time_since_epoch()).count();
 }
 
+// The cause is for the log only: it may say more than a client should see.
+void log_failure(const char* what, const std::exception& error) noexcept {
+  try {
+    log_error(fmt::format("{}: {}", what, error.what()));
+  } catch (const std::exception&) {  // no memory even for this: the clients are told all the same
+  }
+}
+
+GenerationEvent last_event(int32_t choice, FinishReason reason, const char* error) noexcept {
+  GenerationEvent event;
+  event.choice = choice;
+  event.finish = reason;
+  try {
+    event.error = error;
+  } catch (const std::bad_alloc&) {  // the reason says enough
+  }
+  return event;
+}
+
 }  // namespace
 
 EngineLoop::EngineLoop(const Options& options, Scheduler& scheduler, Runner& runner, BlockPool& pool,
-                       EngineQueue& queue, RequestGate& gate, EngineMetrics& metrics)
+                       EngineQueue& queue, EngineMetrics& metrics)
     : options_(options),
       scheduler_(scheduler),
       runner_(runner),
       pool_(pool),
       queue_(queue),
-      gate_(gate),
       metrics_(metrics.impl()),
       stats_line_(EngineClock::now()) {
   metrics_.total_blocks = pool.blocks();
@@ -43,10 +63,10 @@ void EngineLoop::run() {
   for (bool more = true; more;) {
     try {
       more = turn(commands);
-    } catch (const std::exception& error) {  // memory ran out between steps: what is open ends, the engine does not
-      log_error(fmt::format("the engine thread failed: {}", error.what()));
+    } catch (const std::exception& error) {  // outside a step, so there is nobody in particular to blame
+      log_failure("the engine thread failed", error);
       ++failed_in_a_row_;
-      end_all(FinishReason::kError, kStepFailed);
+      end_all(FinishReason::kError, kFailed);
       notify_and_sweep();
     }
   }
@@ -68,7 +88,7 @@ bool EngineLoop::turn(std::vector<EngineCommand>& commands) {
       handle(command);
     }
   }
-  if (!more) end_all(FinishReason::kAbort, {});
+  if (!more) end_all(FinishReason::kAbort, "");
   if (!scheduler_.idle()) step();
   publish_gauges();
   notify_and_sweep();
@@ -79,44 +99,59 @@ bool EngineLoop::turn(std::vector<EngineCommand>& commands) {
 }
 
 void EngineLoop::handle(EngineCommand& command) {
-  if (command.kind == EngineCommand::Kind::kSubmit) return submit(std::move(command.request));
+  if (command.kind == EngineCommand::Kind::kSubmit) return start(command.request);
   if (command.kind == EngineCommand::Kind::kResetPrefixCache) return pool_.reset_prefix_cache();
-  if (command.kind == EngineCommand::Kind::kAbortAll) return end_all(FinishReason::kAbort, {});
-  const auto it = requests_.find(command.number);
-  if (it == requests_.end()) return;  // ended meanwhile
-  if (command.kind == EngineCommand::Kind::kCancel) return end_request(*it->second, FinishReason::kAbort, {});
-  stop_choice(*it->second->sequences[static_cast<size_t>(command.choice)]);
+  if (command.kind == EngineCommand::Kind::kAbortAll) return end_all(FinishReason::kAbort, "");
+  EngineRequest* const request = find(command.number);
+  if (request == nullptr) return;  // ended meanwhile
+  if (command.kind == EngineCommand::Kind::kCancel) return end_request(*request, FinishReason::kAbort, "");
+  stop_choice(*request->sequences[static_cast<size_t>(command.choice)]);
 }
 
-void EngineLoop::submit(std::unique_ptr<EngineRequest> request) {
+// Whatever this request needs room for later, it gets here: if there is none, it alone is turned away.
+void EngineLoop::start(std::unique_ptr<EngineRequest>& request) {
   EngineRequest& r = *request;
-  const SamplingParams& params = r.input.params;
-  requests_.emplace(r.number, std::move(request));
-  for (const auto& sequence : r.sequences) scheduler_.add(sequence.get());
-  metrics_.request_params_n.observe(params.n);
-  metrics_.request_params_max_tokens.observe(static_cast<double>(*params.max_tokens));
+  try {
+    if (requests_.size() == requests_.capacity()) requests_.reserve(2 * requests_.size() + 1);
+    to_notify_.reserve(requests_.capacity());
+    for (const auto& sequence : r.sequences) scheduler_.add(sequence.get());
+  } catch (const std::exception& error) {
+    log_failure("a request can't be started", error);
+    for (const auto& sequence : r.sequences) {
+      scheduler_.finish(sequence.get());
+      r.client->push(last_event(sequence->choice, FinishReason::kError, kFailed));
+    }
+    r.client->notify();
+    queue_.leave(static_cast<int64_t>(r.sequences.size()));
+    return;
+  }
+  requests_.push_back(std::move(request));
+  metrics_.request_params_n.observe(r.input.params.n);
+  metrics_.request_params_max_tokens.observe(static_cast<double>(*r.input.params.max_tokens));
+}
+
+EngineRequest* EngineLoop::find(uint64_t number) const {
+  const auto it = std::find_if(requests_.begin(), requests_.end(), [&](const auto& r) { return r->number == number; });
+  return it == requests_.end() ? nullptr : it->get();
 }
 
 void EngineLoop::stop_choice(Sequence& sequence) {
   if (sequence.status == SequenceStatus::kFinished) return;
   metrics_.observe_finish(sequence, FinishReason::kStop);
   scheduler_.finish(&sequence);
-  left(*sequence.request);
+  --sequence.request->unfinished;
+  announce(*sequence.request);
 }
 
-void EngineLoop::end_request(EngineRequest& request, FinishReason reason, const std::string& error) {
+void EngineLoop::end_request(EngineRequest& request, FinishReason reason, const char* error) {
   for (const auto& sequence : request.sequences) {
     if (sequence->status == SequenceStatus::kFinished) continue;
-    GenerationEvent event;
-    event.choice = sequence->choice;
-    event.finish = reason;
-    event.error = error;
-    finish(*sequence, std::move(event));
+    finish(*sequence, last_event(sequence->choice, reason, error));
   }
 }
 
-void EngineLoop::end_all(FinishReason reason, const std::string& error) {
-  for (auto& [number, request] : requests_) end_request(*request, reason, error);
+void EngineLoop::end_all(FinishReason reason, const char* error) {
+  for (const auto& request : requests_) end_request(*request, reason, error);
 }
 
 void EngineLoop::note_started(const std::vector<ScheduledSequence>& step, EngineClock::time_point now) {
@@ -144,22 +179,18 @@ void EngineLoop::step() {
     for (Runner::Sampled& one : sampled) hand_over(one, now);
     failed_in_a_row_ = 0;
   } catch (const std::exception& error) {
-    fail_step(step, error.what());
+    log_failure("a step failed", error);
+    ++failed_in_a_row_;
+    fail_step(step);
   }
   step_started_ms_ = 0;
 }
 
-// The step's sequences fail; the others go on. The cause is for the log: it may say more than a client should see.
-void EngineLoop::fail_step(const std::vector<ScheduledSequence>& step, const char* why) {
-  log_error(fmt::format("a step of {} sequences failed: {}", step.size(), why));
-  ++failed_in_a_row_;
+// The step's sequences end; the others go on.
+void EngineLoop::fail_step(const std::vector<ScheduledSequence>& step) {
   while (!step.empty()) {  // finish() takes each one out of the step
     Sequence& sequence = *step.back().sequence;
-    GenerationEvent event;
-    event.choice = sequence.choice;
-    event.finish = FinishReason::kError;
-    event.error = kStepFailed;
-    finish(sequence, std::move(event));
+    finish(sequence, last_event(sequence.choice, FinishReason::kError, kFailed));
   }
 }
 
@@ -167,21 +198,18 @@ void EngineLoop::hand_over(Runner::Sampled& sampled, EngineClock::time_point now
   Sequence& sequence = *sampled.sequence;
   EngineRequest& request = *sequence.request;
   const SamplingParams& params = request.input.params;
-  GenerationEvent event;
-  event.choice = sequence.choice;
   if (*params.max_tokens == 0) {  // only the prompt was wanted
-    event.finish = FinishReason::kLength;
-    return finish(sequence, std::move(event));
+    return finish(sequence, last_event(sequence.choice, FinishReason::kLength, ""));
   }
   if (sampled.result.token < 0) {
-    event.finish = FinishReason::kError;
-    event.error = "no token can be chosen: every logit is masked or not a number";
-    return finish(sequence, std::move(event));
+    return finish(sequence, last_event(sequence.choice, FinishReason::kError, kNoToken));
   }
   metrics_.observe_token(sequence, now);
   if (sequence.output_len() == 0) sequence.first_token = now;
   sequence.last_token = now;
   sequence.tokens.push_back(sampled.result.token);
+  GenerationEvent event;
+  event.choice = sequence.choice;
   event.token = sampled.result.token;
   event.logprobs = std::move(sampled.result.logprobs);
 
@@ -194,20 +222,22 @@ void EngineLoop::hand_over(Runner::Sampled& sampled, EngineClock::time_point now
   }
   if (event.finish != FinishReason::kNone) return finish(sequence, std::move(event));
   request.client->push(std::move(event));
-  if (to_notify_.empty() || to_notify_.back() != &request) to_notify_.push_back(&request);
+  announce(request);
 }
 
 void EngineLoop::finish(Sequence& sequence, GenerationEvent event) {
   EngineRequest& request = *sequence.request;
   metrics_.observe_finish(sequence, event.finish);
   scheduler_.finish(&sequence);
-  left(request);
+  --request.unfinished;
   request.client->push(std::move(event));
-  if (to_notify_.empty() || to_notify_.back() != &request) to_notify_.push_back(&request);
+  announce(request);
 }
 
-void EngineLoop::left(EngineRequest& request) {
-  if (--request.unfinished == 0) ended_.push_back(request.number);
+void EngineLoop::announce(EngineRequest& request) {
+  if (request.announced) return;
+  request.announced = true;
+  to_notify_.push_back(&request);
 }
 
 void EngineLoop::publish_gauges() {
@@ -219,18 +249,27 @@ void EngineLoop::publish_gauges() {
   metrics_.prefix_cache_hits = scheduler_.prefix_cache_hits();
 }
 
-// After the gauges: who hears that a request has ended finds it gone from them.
+// After the gauges: who hears that a request has ended finds it gone from them. Whoever waits for the last one to leave
+// finds its client told.
 void EngineLoop::notify_and_sweep() {
-  for (EngineRequest* request : to_notify_) request->client->notify();
-  to_notify_.clear();
-  for (const uint64_t number : ended_) {
-    const auto it = requests_.find(number);
-    metrics_.observe_end(*it->second);
-    const auto sequences = static_cast<int64_t>(it->second->sequences.size());
-    requests_.erase(it);
-    gate_.leave(sequences);
+  bool any_ended = false;
+  for (EngineRequest* request : to_notify_) {
+    try {
+      request->client->notify();
+    } catch (const std::exception& error) {
+      log_failure("a client can't be told of its tokens", error);
+    }
+    request->announced = false;
+    any_ended = any_ended || request->unfinished == 0;
   }
-  ended_.clear();
+  to_notify_.clear();
+  if (!any_ended) return;
+  std::erase_if(requests_, [&](const std::unique_ptr<EngineRequest>& request) {
+    if (request->unfinished > 0) return false;
+    metrics_.observe_end(*request);
+    queue_.leave(static_cast<int64_t>(request->sequences.size()));
+    return true;
+  });
 }
 
 }  // namespace quire

@@ -1,15 +1,13 @@
 #pragma once
 // The engine thread: takes commands, schedules, runs a step, hands tokens over. It sleeps when there is nothing to do.
+// Nothing that goes wrong ends it: what fails, fails for the requests that were being served.
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/engine_queue.h"
 #include "engine/generation_state.h"
-#include "engine/request_gate.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/stats_impl.h"
@@ -24,7 +22,7 @@ class EngineLoop {
     bool log_stats = true;
   };
   EngineLoop(const Options& options, Scheduler& scheduler, Runner& runner, BlockPool& pool, EngineQueue& queue,
-             RequestGate& gate, EngineMetrics& metrics);
+             EngineMetrics& metrics);
 
   void run();  // until kExit; for the engine thread
 
@@ -35,16 +33,17 @@ class EngineLoop {
  private:
   bool turn(std::vector<EngineCommand>& commands);  // false: exit
   void handle(EngineCommand& command);
-  void submit(std::unique_ptr<EngineRequest> request);
+  void start(std::unique_ptr<EngineRequest>& request);
+  EngineRequest* find(uint64_t number) const;
   void stop_choice(Sequence& sequence);
-  void end_request(EngineRequest& request, FinishReason reason, const std::string& error);
-  void end_all(FinishReason reason, const std::string& error);
+  void end_request(EngineRequest& request, FinishReason reason, const char* error);
+  void end_all(FinishReason reason, const char* error);
   void step();
   void note_started(const std::vector<ScheduledSequence>& step, EngineClock::time_point now);
-  void fail_step(const std::vector<ScheduledSequence>& step, const char* why);
+  void fail_step(const std::vector<ScheduledSequence>& step);
   void hand_over(Runner::Sampled& sampled, EngineClock::time_point now);
   void finish(Sequence& sequence, GenerationEvent event);
-  void left(EngineRequest& request);  // one of its sequences has ended
+  void announce(EngineRequest& request);  // its client is told at the end of this turn
   void publish_gauges();
   void notify_and_sweep();
 
@@ -53,12 +52,10 @@ class EngineLoop {
   Runner& runner_;
   BlockPool& pool_;
   EngineQueue& queue_;
-  RequestGate& gate_;
   EngineMetrics::Impl& metrics_;
   StatsLine stats_line_;
-  std::unordered_map<uint64_t, std::unique_ptr<EngineRequest>> requests_;
-  std::vector<EngineRequest*> to_notify_;
-  std::vector<uint64_t> ended_;  // requests to forget at the end of this turn
+  std::vector<std::unique_ptr<EngineRequest>> requests_;  // open ones
+  std::vector<EngineRequest*> to_notify_;                 // has room for all of them
   std::atomic<int64_t> step_started_ms_{0};
   std::atomic<int32_t> failed_in_a_row_{0};
 };

@@ -32,7 +32,7 @@ class GenerationState final : public Generation {
   // Engine thread.
   void set_cached_tokens(int64_t tokens);
   std::vector<std::optional<TokenLogprobs>>& prompt_logprobs_to_fill() { return prompt_logprobs_; }
-  void push(GenerationEvent event);  // queued; the listener is not called yet
+  void push(GenerationEvent event);  // queued; the listener is not called yet. A choice's last event never allocates.
   void end_choice_silently(int32_t choice);
   void notify();
 
@@ -42,11 +42,11 @@ class GenerationState final : public Generation {
   const std::string id_;
   const uint64_t number_;
   const std::shared_ptr<EngineQueue> engine_;
-  std::vector<std::optional<TokenLogprobs>> prompt_logprobs_;  // complete before the first event
+  std::vector<std::optional<TokenLogprobs>> prompt_logprobs_;  // complete before the first event of choice 0
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
-  std::vector<GenerationEvent> events_;
+  std::vector<GenerationEvent> events_;  // has room for one more event of every open choice
   std::vector<bool> ended_;
   int32_t open_choices_;
   int64_t cached_tokens_ = 0;

@@ -3,22 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <future>
-#include <iterator>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
+#include "checkpoint/mapped_file.h"
 #include "engine/progress.h"
 
 namespace quire {
 namespace {
 
 constexpr int64_t kDefaultQueueLimit = 1024;
-constexpr uintmax_t kMaxTemplateBytes = 1 << 20;
 
 std::unique_ptr<Tokenizer> make_tokenizer(TokenizerFiles files) {
   if (files.gguf) {
@@ -41,12 +38,18 @@ std::unique_ptr<Tokenizer> make_tokenizer(TokenizerFiles files) {
   return nullptr;
 }
 
+// --chat-template: a template as such, or the file that holds it.
+std::string template_source(const std::string& option) {
+  if (option.find('{') != std::string::npos) return option;
+  constexpr size_t kMaxBytes = size_t{1} << 20;
+  return read_text_file(option, kMaxBytes);
+}
+
 // The model's own template may be beyond us: only those who chat need it. One that was asked for has to work.
 std::unique_ptr<ChatTemplate> make_chat_template(const std::string& option, const std::string& of_model) {
   if (!option.empty()) {
-    const std::string source = read_chat_template(option);
     try {
-      return std::make_unique<ChatTemplate>(source);
+      return std::make_unique<ChatTemplate>(template_source(option));
     } catch (const Error& error) {
       throw invalid_argument(fmt::format("--chat-template: {}", error.what()), "chat-template");
     }
@@ -99,27 +102,6 @@ ComputeDType parse_dtype(const std::string& name) {
   if (name == "bfloat16") return ComputeDType::kBF16;
   throw invalid_argument(
       fmt::format("--dtype {} is not supported on the CPU; there are auto, float32 and bfloat16", name), "dtype");
-}
-
-std::string read_chat_template(const std::string& option) {
-  std::error_code failed;
-  // What has braces or lines is no path that anyone has in mind, and may be too long to ask for one.
-  const bool inline_text = option.find_first_of("{}\n") != std::string::npos;
-  if (inline_text && !std::filesystem::is_regular_file(option, failed)) return option;
-  const uintmax_t bytes = std::filesystem::file_size(option, failed);
-  if (failed) {
-    throw not_found(fmt::format("--chat-template {}: there is no such file, and it is no template either", option),
-                    "chat-template");
-  }
-  if (bytes > kMaxTemplateBytes) {
-    throw invalid_argument(
-        fmt::format("--chat-template {}: {} bytes, the limit is {}", option, bytes, kMaxTemplateBytes),
-        "chat-template");
-  }
-  std::ifstream file(option, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throw not_found(fmt::format("--chat-template {}: can't be read", option), "chat-template");
-  return text;
 }
 
 void fill_in_defaults(EngineConfig& config, const ModelConfig& model) {

@@ -30,7 +30,4 @@ void fill_in_defaults(EngineConfig& config, const ModelConfig& model);
 // --dtype; throws Error naming what there is.
 ComputeDType parse_dtype(const std::string& name);
 
-// --chat-template: a file's content, or the option itself if it is a template and no file.
-std::string read_chat_template(const std::string& option);
-
 }  // namespace quire

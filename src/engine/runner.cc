@@ -1,11 +1,26 @@
 #include "engine/runner.h"
 
 #include <algorithm>
-#include <new>
 
 #include "engine/generation_state.h"
 
 namespace quire {
+namespace {
+
+// Gives back what is taken from a workspace meanwhile, also where an exception passes by.
+class WorkspaceScope {
+ public:
+  explicit WorkspaceScope(Workspace& workspace) : workspace_(workspace), mark_(workspace.mark()) {}
+  ~WorkspaceScope() { workspace_.release(mark_); }
+  WorkspaceScope(const WorkspaceScope&) = delete;
+  WorkspaceScope& operator=(const WorkspaceScope&) = delete;
+
+ private:
+  Workspace& workspace_;
+  const size_t mark_;
+};
+
+}  // namespace
 
 size_t Runner::workspace_bytes(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
                                const RunnerOptions& options) {
@@ -123,19 +138,13 @@ void Runner::sample_row(int64_t row, SamplerScratch& scratch) {
 }
 
 void Runner::sample_rows() {
-  out_of_memory_ = false;
   pool_.parallel_for(static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end, int worker) {
-    try {
-      for (int64_t row = begin; row < end; ++row) sample_row(row, scratch_[static_cast<size_t>(worker)]);
-    } catch (const std::bad_alloc&) {  // a job of the pool must not throw
-      out_of_memory_ = true;
-    }
+    for (int64_t row = begin; row < end; ++row) sample_row(row, scratch_[static_cast<size_t>(worker)]);
   });
-  if (out_of_memory_) throw std::bad_alloc();
 }
 
 std::vector<Runner::Sampled>& Runner::run(const std::vector<ScheduledSequence>& step) {
-  workspace_.release(0);  // a step that threw may have left something in it
+  const WorkspaceScope scope(workspace_);
   const StepInput input = stage(step);
   backend_.plan(input.attention, *plan_);
   model_.forward(input, backend_, *plan_, kv_.layers(), logits_, workspace_, pool_);

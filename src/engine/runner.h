@@ -1,7 +1,6 @@
 #pragma once
 // Computes one scheduled step: fills the staging buffer, plans attention, runs the model, samples. Everything it needs
 // is allocated once.
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,7 +68,6 @@ class Runner {
   std::vector<LogitsRow> rows_;
   std::vector<Sampled> sampled_;
   std::vector<SamplerScratch> scratch_;  // one for each worker
-  std::atomic<bool> out_of_memory_{false};
 };
 
 }  // namespace quire

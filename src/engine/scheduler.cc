@@ -43,7 +43,12 @@ void Scheduler::insert_waiting(Sequence* sequence) {
   waiting_.insert(at, sequence);
 }
 
-void Scheduler::add(Sequence* sequence) { insert_waiting(sequence); }
+void Scheduler::add(Sequence* sequence) {
+  sequence->hashes.reserve(sequence->tokens.capacity() / static_cast<size_t>(pool_.block_size()));
+  const size_t all = waiting_.size() + running_.size() + 1;  // any of them may have to wait again
+  if (all > waiting_.capacity()) waiting_.reserve(2 * all);
+  insert_waiting(sequence);
+}
 
 void Scheduler::free_blocks(Sequence* sequence) {
   if (sequence->table_row < 0) return;

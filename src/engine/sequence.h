@@ -27,6 +27,7 @@ struct EngineRequest {
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::shared_ptr<GenerationState> client;
   int32_t unfinished = 0;
+  bool announced = false;        // the engine loop will notify its client at the end of the turn
   bool prompt_computed = false;  // by one of its sequences: the others find it in the prefix cache
   EngineClock::time_point arrival{};
 };

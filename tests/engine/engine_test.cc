@@ -1,4 +1,4 @@
-// The whole engine over a model that is a hash (fake_model.h): threads, queues, aborts, faults, stops, shutdown.
+// The whole engine over a model that is a hash (fake_model.h): answers, stops, prefix cache, priorities, cancelling.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -221,99 +221,6 @@ TEST(Engine, CancelEndsAllChoicesAndStopChoiceOne) {
   fake.expect_quiet();
 }
 
-TEST(Engine, AFailedStepFailsItsRequestsOnly) {
-  EngineConfig config = FakeEngine::small_config();
-  config.max_num_seqs = 1;  // one request, one step
-  FakeEngine fake(config);
-  for (int round = 0; round < 2; ++round) {
-    const auto bad = fake.engine->submit(FakeEngine::greedy({1, FakeModel::kPoison, 2}, 4));
-    const auto good = fake.engine->submit(FakeEngine::greedy({1, 2, 3}, 4));
-    const Answer answer(*bad);
-    EXPECT_EQ(answer.finish[0], FinishReason::kError);
-    EXPECT_NE(answer.last[0].error, "");
-    EXPECT_EQ(answer.last[0].error.find("0x"), std::string::npos) << "no cause from inside, no address";
-    EXPECT_EQ(Answer(*good).tokens[0], FakeModel::expected({1, 2, 3}, 4));
-  }
-  EXPECT_TRUE(fake.engine->healthy());
-  for (int i = 0; i < 3; ++i) {
-    const auto bad = fake.engine->submit(FakeEngine::greedy({FakeModel::kPoison}, 4));
-    EXPECT_EQ(Answer(*bad).finish[0], FinishReason::kError);
-  }
-  EXPECT_FALSE(fake.engine->healthy()) << "three in a row";
-  const auto good = fake.engine->submit(FakeEngine::greedy({1, 2, 3}, 4));
-  EXPECT_EQ(Answer(*good).tokens[0], FakeModel::expected({1, 2, 3}, 4));
-  EXPECT_TRUE(fake.engine->healthy());
-  fake.expect_quiet();
-}
-
-TEST(Engine, ARowWithoutAnyFiniteLogitEndsAlone) {
-  FakeEngine fake;
-  const auto good = fake.engine->submit(FakeEngine::greedy({1, 2, 3}, 30));
-  const auto bad = fake.engine->submit(FakeEngine::greedy({1, FakeModel::kNan}, 30));
-  EXPECT_EQ(Answer(*bad).finish[0], FinishReason::kError);
-  EXPECT_EQ(Answer(*good).tokens[0], FakeModel::expected({1, 2, 3}, 30));
-  fake.expect_quiet();
-}
-
-TEST(Engine, RefusesPastTheQueueLimitAndAnswersTheRest) {
-  EngineConfig config = FakeEngine::small_config();
-  config.max_num_queued_reqs = 8;
-  config.max_num_seqs = 4;
-  FakeEngine fake(config);
-  fake.controls->step_ms = 2;
-  std::vector<std::shared_ptr<Generation>> accepted;
-  int refused = 0;
-  for (int i = 0; i < 100; ++i) {
-    try {
-      accepted.push_back(fake.engine->submit(FakeEngine::greedy({1, 2, 3}, 20)));
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
-      ++refused;
-    }
-  }
-  EXPECT_GE(accepted.size(), 12);
-  EXPECT_GE(refused, 50);
-  for (const auto& generation : accepted) EXPECT_EQ(Answer(*generation).finish[0], FinishReason::kLength);
-  fake.expect_quiet();
-  GenerateRequest wide = FakeEngine::greedy({1, 2, 3}, 2);
-  wide.params.temperature = 1;
-  wide.params.n = 100;  // more choices than the queue has places
-  const auto generation = fake.engine->submit(std::move(wide));
-  EXPECT_EQ(Answer(*generation, 100).finish[99], FinishReason::kLength);
-}
-
-TEST(Engine, ShutdownWaitsThenAborts) {
-  for (const int timeout_ms : {0, 10000}) {
-    FakeEngine fake;
-    fake.controls->step_ms = 1;
-    const auto generation = fake.engine->submit(FakeEngine::greedy({1, 2, 3}, 150));
-    std::vector<GenerationEvent> events;
-    while (events.empty()) ASSERT_TRUE(generation->wait(events, milliseconds(100)));
-    const auto begin = Clock::now();
-    std::thread stopper([&] { fake.engine->shutdown(milliseconds(timeout_ms)); });
-    const Answer answer(*generation);
-    stopper.join();
-    EXPECT_LT(Clock::now() - begin, milliseconds(5000));
-    EXPECT_EQ(answer.finish[0], timeout_ms == 0 ? FinishReason::kAbort : FinishReason::kLength);
-    try {
-      fake.engine->submit(FakeEngine::greedy({1, 2, 3}, 1));
-      FAIL() << "accepted after shutdown";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
-    }
-  }
-}
-
-TEST(Engine, DestructionEndsWhatRuns) {
-  std::shared_ptr<Generation> generation;
-  {
-    FakeEngine fake;
-    fake.controls->step_ms = 1;
-    generation = fake.engine->submit(FakeEngine::greedy({1, 2, 3}, 200));
-  }
-  EXPECT_EQ(Answer(*generation).finish[0], FinishReason::kAbort);
-}
-
 TEST(Engine, AnIdleEngineSleeps) {
   FakeEngine fake;
   const auto cpu_us = [] {
@@ -363,42 +270,6 @@ TEST(Engine, PrioritiesDecideWhoRunsFirst) {
   EXPECT_LT(events.size(), 30);
   EXPECT_EQ(Answer(*low_generation).finish[0], FinishReason::kLength);
   EXPECT_EQ(Answer(*first).finish[0], FinishReason::kLength);
-}
-
-// Submitting, cancelling and dropping from many threads at once, while it shuts down.
-TEST(Engine, ManyClientsAtOnce) {
-  EngineConfig config = FakeEngine::small_config();
-  config.num_gpu_blocks_override = 32;
-  FakeEngine fake(config);
-  fake.controls->step_ms = 1;  // so that they are still at work when it shuts down
-  std::vector<std::thread> clients;
-  std::atomic<int> right{0}, refused{0};
-  for (int client = 0; client < 8; ++client) {
-    clients.emplace_back([&, client] {
-      std::mt19937 random(static_cast<uint32_t>(client));
-      for (int i = 0; i < 40; ++i) {
-        const auto prompt = FakeEngine::prompt(1 + static_cast<int>(random() % 90), client);
-        std::shared_ptr<Generation> generation;
-        try {
-          generation = fake.engine->submit(FakeEngine::greedy(prompt, 12));
-        } catch (const Error&) {
-          ++refused;
-          continue;
-        }
-        if (random() % 4 == 0) continue;  // gone
-        const Answer answer(*generation);
-        if (answer.finish[0] == FinishReason::kAbort) continue;
-        EXPECT_EQ(answer.tokens[0], FakeModel::expected(prompt, 12));
-        ++right;
-      }
-    });
-  }
-  std::this_thread::sleep_for(milliseconds(30));
-  fake.engine->shutdown(milliseconds(5));
-  for (std::thread& client : clients) client.join();
-  EXPECT_GT(right, 0);
-  EXPECT_GT(refused, 0);
-  fake.expect_quiet();
 }
 
 }  // namespace

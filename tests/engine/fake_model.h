@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -24,12 +25,14 @@ namespace quire {
 class FakeModel final : public Model {
  public:
   static constexpr int32_t kVocab = 97, kEos = 96;
-  static constexpr int32_t kPoison = 90;  // in a step: forward() throws
-  static constexpr int32_t kNan = 91;     // as a row's last token: its logits are NaN
+  static constexpr int32_t kPoison = 90, kWorkerPoison = 92;  // in a step: forward() throws, one of its workers does
+  static constexpr int32_t kNan = 91;                         // as a row's last token: its logits are NaN
 
   // What a test sets and reads; shared with the test, since the engine owns the model.
   struct Controls {
     std::atomic<int> step_ms{0};
+    std::atomic<bool> hold{false};                         // no step ends until this is lowered
+    std::function<void(const StepInput&)> before_forward;  // on the engine thread; set before the first request
     std::atomic<int64_t> steps{0}, tokens{0};
     std::atomic<bool> wrong{false};  // the cache held something else than it should
   };
@@ -67,14 +70,22 @@ class FakeModel final : public Model {
 
   // The row's logits: 20 for the hash's token, 0 for the others.
   void forward(const StepInput& input, const AttentionBackend&, const AttentionPlan&, std::span<const PagedKv> kv,
-               float* logits, Workspace& workspace, ThreadPool&) const override {
+               float* logits, Workspace& workspace, ThreadPool& pool) const override {
+    if (workspace.mark() != 0) controls_->wrong = true;
     workspace.take<float>(1000);  // not given back if this throws
     if (cache_.empty()) cache_.resize(static_cast<size_t>(kv[0].blocks * kv[0].block_size), -1);
     ++controls_->steps;
     controls_->tokens += static_cast<int64_t>(input.token_ids.size());
     std::this_thread::sleep_for(std::chrono::milliseconds(controls_->step_ms));
+    controls_->hold.wait(true);
+    if (controls_->before_forward) controls_->before_forward(input);
     for (size_t i = 0; i < input.token_ids.size(); ++i) {
       if (input.token_ids[i] == kPoison) throw std::runtime_error("poisoned at 0x7f00deadbeef");
+      if (input.token_ids[i] == kWorkerPoison) {
+        pool.run([](int worker) {
+          if (worker == 1) throw std::runtime_error("poisoned worker");
+        });
+      }
       cache_[static_cast<size_t>(input.attention.slots[i])] = input.token_ids[i];
     }
     const AttentionBatch& batch = input.attention;
@@ -127,10 +138,21 @@ class FakeEngine {
   explicit FakeEngine(EngineConfig config = small_config()) : controls(std::make_shared<FakeModel::Controls>()) {
     EngineParts parts;
     parts.threads = std::make_unique<ThreadPool>(2);
+    threads = parts.threads.get();
     parts.model = std::make_unique<FakeModel>(controls, 512);
     engine = std::make_unique<Engine>(std::move(config), std::move(parts));
   }
-  ~FakeEngine() { EXPECT_FALSE(controls->wrong); }
+  ~FakeEngine() {
+    release();
+    engine.reset();
+    EXPECT_FALSE(controls->wrong);
+  }
+
+  // Steps that were held may end.
+  void release() const {
+    controls->hold = false;
+    controls->hold.notify_all();
+  }
 
   static GenerateRequest greedy(std::vector<int32_t> prompt, int64_t max_tokens) {
     GenerateRequest request;
@@ -161,6 +183,7 @@ class FakeEngine {
 
   std::shared_ptr<FakeModel::Controls> controls;
   std::unique_ptr<Engine> engine;
+  ThreadPool* threads = nullptr;  // the engine's, for the engine thread to use
 };
 
 // All events of a request until it ends; fails the test if that takes too long.
