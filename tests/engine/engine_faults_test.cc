@@ -56,7 +56,9 @@ TEST(EngineFaults, AFailedWorkerFailsItsStepOnly) {
   fake.release();
   EXPECT_EQ(Answer(*bad).finish[0], FinishReason::kError);
   const Answer beside(*waiting);  // in the same step or not
-  if (beside.finish[0] != FinishReason::kError) EXPECT_EQ(beside.tokens[0], FakeModel::expected({1, 2, 3}, 4));
+  if (beside.finish[0] != FinishReason::kError) {
+    EXPECT_EQ(beside.tokens[0], FakeModel::expected({1, 2, 3}, 4));
+  }
   EXPECT_EQ(Answer(*later).tokens[0], FakeModel::expected({3, 2, 1}, 4));
   fake.expect_quiet();
 }
