@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "engine/generation_state.h"
 #include "engine/stats.h"
 #include "fake_model.h"
 
@@ -128,6 +129,28 @@ TEST(EngineFaults, AnyAllocationOfTheEngineThreadMayFail) {
   }
   EXPECT_GT(failed, 100);
   EXPECT_GT(finished, 100);
+}
+
+// However many tokens are queued, and however few of them the client has taken.
+TEST(EngineFaults, LastEventsNeedNoMemory) {
+  constexpr int32_t kChoices = 3;
+  for (int tokens = 0; tokens < 20; ++tokens) {
+    GenerationState state("id", 0, kChoices, std::make_shared<EngineQueue>(1));
+    GenerationEvent event;
+    event.token = 1;
+    for (int i = 0; i < tokens; ++i) state.push(event);
+    applies_here = true;
+    allocations_left = 0;
+    for (event.choice = 0; event.choice < kChoices; ++event.choice) {
+      event.finish = FinishReason::kError;
+      EXPECT_NO_THROW(state.push(event)) << tokens;
+    }
+    applies_here = false;
+    allocations_left = -1;
+    std::vector<GenerationEvent> events;
+    EXPECT_TRUE(state.poll(events));
+    EXPECT_EQ(events.size(), tokens + kChoices);
+  }
 }
 
 // A row of prompt log-probabilities is one allocation: its own.
