@@ -92,10 +92,15 @@ bool EngineLoop::turn(std::vector<EngineCommand>& commands) {
   if (!scheduler_.idle()) step();
   publish_gauges();
   notify_and_sweep();
-  if (options_.log_stats) {
-    if (const auto line = stats_line_.take(metrics_.snapshot(), EngineClock::now())) log_info(*line);
-  }
+  if (options_.log_stats) log_stats();
   return more;
+}
+
+void EngineLoop::log_stats() noexcept {
+  try {
+    if (const auto line = stats_line_.take(metrics_.snapshot(), EngineClock::now())) log_info(*line);
+  } catch (const std::exception&) {  // no memory for a line is no reason to fail requests
+  }
 }
 
 void EngineLoop::handle(EngineCommand& command) {
@@ -139,8 +144,7 @@ void EngineLoop::stop_choice(Sequence& sequence) {
   if (sequence.status == SequenceStatus::kFinished) return;
   metrics_.observe_finish(sequence, FinishReason::kStop);
   scheduler_.finish(&sequence);
-  --sequence.request->unfinished;
-  announce(*sequence.request);
+  left(*sequence.request);
 }
 
 void EngineLoop::end_request(EngineRequest& request, FinishReason reason, const char* error) {
@@ -229,9 +233,13 @@ void EngineLoop::finish(Sequence& sequence, GenerationEvent event) {
   EngineRequest& request = *sequence.request;
   metrics_.observe_finish(sequence, event.finish);
   scheduler_.finish(&sequence);
-  --request.unfinished;
+  left(request);
   request.client->push(std::move(event));
   announce(request);
+}
+
+void EngineLoop::left(EngineRequest& request) {
+  if (--request.unfinished == 0) ++ended_;
 }
 
 void EngineLoop::announce(EngineRequest& request) {
@@ -252,7 +260,6 @@ void EngineLoop::publish_gauges() {
 // After the gauges: who hears that a request has ended finds it gone from them. Whoever waits for the last one to leave
 // finds its client told.
 void EngineLoop::notify_and_sweep() {
-  bool any_ended = false;
   for (EngineRequest* request : to_notify_) {
     try {
       request->client->notify();
@@ -260,10 +267,10 @@ void EngineLoop::notify_and_sweep() {
       log_failure("a client can't be told of its tokens", error);
     }
     request->announced = false;
-    any_ended = any_ended || request->unfinished == 0;
   }
   to_notify_.clear();
-  if (!any_ended) return;
+  if (ended_ == 0) return;
+  ended_ = 0;
   std::erase_if(requests_, [&](const std::unique_ptr<EngineRequest>& request) {
     if (request->unfinished > 0) return false;
     metrics_.observe_end(*request);

@@ -43,9 +43,11 @@ class EngineLoop {
   void fail_step(const std::vector<ScheduledSequence>& step);
   void hand_over(Runner::Sampled& sampled, EngineClock::time_point now);
   void finish(Sequence& sequence, GenerationEvent event);
+  void left(EngineRequest& request);      // one of its sequences has ended
   void announce(EngineRequest& request);  // its client is told at the end of this turn
   void publish_gauges();
   void notify_and_sweep();
+  void log_stats() noexcept;
 
   Options options_;
   Scheduler& scheduler_;
@@ -56,6 +58,7 @@ class EngineLoop {
   StatsLine stats_line_;
   std::vector<std::unique_ptr<EngineRequest>> requests_;  // open ones
   std::vector<EngineRequest*> to_notify_;                 // has room for all of them
+  int64_t ended_ = 0;                                     // requests to forget at the end of this turn
   std::atomic<int64_t> step_started_ms_{0};
   std::atomic<int32_t> failed_in_a_row_{0};
 };

@@ -219,7 +219,7 @@ TEST(EngineFaults, RefusesPastTheQueueLimitAndAnswersTheRest) {
       accepted.push_back(fake.engine->submit(FakeEngine::greedy({1, 2, 3}, 20)));
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
-      EXPECT_NE(std::string(error.what()).find("8"), std::string::npos) << "the limit";
+      EXPECT_NE(std::string(error.what()).find('8'), std::string::npos) << "the limit";
     }
   }
   EXPECT_EQ(accepted.size(), 4 + 8) << "a burst that the engine thread has not seen yet";
@@ -272,6 +272,7 @@ TEST(EngineFaults, ManyClientsAtOnce) {
   FakeEngine fake(config);
   fake.controls->step_ms = 1;  // so that they are still at work when it shuts down
   std::vector<std::thread> clients;
+  clients.reserve(8);
   std::atomic<int> right{0}, refused{0};
   for (int client = 0; client < 8; ++client) {
     clients.emplace_back([&, client] {
@@ -342,6 +343,7 @@ TEST(EngineFaults, ShutdownEndsWhatTheEngineHasNotYetTakenIn) {
     FakeEngine fake;
     fake.controls->hold = true;
     std::vector<std::shared_ptr<Generation>> all;
+    all.reserve(20);
     for (int i = 0; i < 20; ++i) all.push_back(fake.engine->submit(FakeEngine::greedy({1, 2, i}, 200)));
     std::atomic<bool> done{false};
     std::thread stopper([&] {

@@ -47,6 +47,21 @@ TEST(Engine, LoadedAnswersAreThoseOfUnloadedRuns) {
   fake.expect_quiet();
 }
 
+TEST(Engine, TheContextIsNoLongerThanTheCacheUnlessAskedFor) {
+  EngineConfig config = FakeEngine::small_config();
+  config.num_gpu_blocks_override = 8;
+  config.max_model_len = 0;  // the model's: 512
+  EXPECT_EQ(FakeEngine(config).engine->max_model_len(), 8 * 16);
+  config.max_model_len = 8 * 16 + 1;
+  try {
+    const FakeEngine fake(config);
+    FAIL() << "it does not fit";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kResourceExhausted);
+    EXPECT_EQ(error.param(), "max-model-len");
+  }
+}
+
 TEST(Engine, SeededChoicesDifferAndRepeatUnderLoad) {
   std::vector<std::vector<int32_t>> alone;
   for (const bool loaded : {false, true}) {

@@ -95,16 +95,18 @@ class FakeModel final : public Model {
       const int32_t* table = batch.block_tables + batch.block_table_rows[r] * batch.block_table_stride;
       const std::span<const int32_t> blocks(table,
                                             static_cast<size_t>((kv_len + kv[0].block_size - 1) / kv[0].block_size));
-      std::vector<int32_t> tokens;
-      for (int32_t p = 0; p < kv_len; ++p)
-        tokens.push_back(cache_[static_cast<size_t>(slot_of(blocks, p, kv[0].block_size))]);
+      std::vector<int32_t> tokens(static_cast<size_t>(kv_len));
+      for (int32_t p = 0; p < kv_len; ++p) {
+        tokens[static_cast<size_t>(p)] = cache_[static_cast<size_t>(slot_of(blocks, p, kv[0].block_size))];
+      }
       for (int32_t i = first; i < end; ++i) {
         const int32_t position = kv_len - (end - i);
         if (input.positions[static_cast<size_t>(i)] != position) controls_->wrong = true;
         if (tokens[static_cast<size_t>(position)] != input.token_ids[static_cast<size_t>(i)]) controls_->wrong = true;
       }
       for (; row < input.logits_rows.size() && input.logits_rows[row] < end; ++row) {
-        const auto seen = static_cast<size_t>(kv_len - (end - input.logits_rows[row]) + 1);
+        const int32_t position = kv_len - (end - input.logits_rows[row]);
+        const auto seen = static_cast<size_t>(position) + 1;
         float* out = logits + row * kVocab;
         const bool nan = tokens[seen - 1] == kNan;
         std::fill_n(out, kVocab, nan ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
@@ -162,8 +164,8 @@ class FakeEngine {
     return request;
   }
   static std::vector<int32_t> prompt(int n, int salt) {
-    std::vector<int32_t> tokens;
-    for (int i = 0; i < n; ++i) tokens.push_back((i * 31 + salt * 17) % 80);
+    std::vector<int32_t> tokens(static_cast<size_t>(n));
+    for (int i = 0; i < n; ++i) tokens[static_cast<size_t>(i)] = (i * 31 + salt * 17) % 80;
     return tokens;
   }
 
