@@ -131,6 +131,18 @@ TEST(EngineFaults, AnyAllocationOfTheEngineThreadMayFail) {
   EXPECT_GT(finished, 100);
 }
 
+TEST(EngineFaults, AListenerThatThrowsHarmsNobody) {
+  FakeEngine fake;
+  fake.controls->hold = true;
+  const auto one = fake.engine->submit(FakeEngine::greedy({1, 2, 3}, 8));
+  const auto other = fake.engine->submit(FakeEngine::greedy({3, 2, 1}, 8));
+  one->set_listener([] { throw std::runtime_error("no memory to post with"); });
+  fake.release();
+  EXPECT_EQ(Answer(*one).tokens[0], FakeModel::expected({1, 2, 3}, 8));
+  EXPECT_EQ(Answer(*other).tokens[0], FakeModel::expected({3, 2, 1}, 8));
+  fake.expect_quiet();
+}
+
 // However many tokens are queued, and however few of them the client has taken.
 TEST(EngineFaults, LastEventsNeedNoMemory) {
   constexpr int32_t kChoices = 3;
