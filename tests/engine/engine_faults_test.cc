@@ -356,7 +356,10 @@ TEST(EngineFaults, ShutdownEndsWhatTheEngineHasNotYetTakenIn) {
     fake.controls->hold = true;
     std::vector<std::shared_ptr<Generation>> all;
     all.reserve(20);
-    for (int i = 0; i < 20; ++i) all.push_back(fake.engine->submit(FakeEngine::greedy({1, 2, i}, 200)));
+    for (int i = 0; i < 20; ++i) {
+      all.push_back(fake.engine->submit(FakeEngine::greedy({1, 2, i}, 200)));
+      while (fake.controls->steps == 0) std::this_thread::yield();  // it is in the first one's, and stays there
+    }
     std::atomic<bool> done{false};
     std::thread stopper([&] {
       fake.engine->shutdown(milliseconds(timeout_ms));
