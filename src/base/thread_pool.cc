@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -74,6 +75,8 @@ struct ThreadPool::State {
   std::atomic<uint32_t> sleeping_workers{0};
   alignas(64) std::atomic<uint32_t> left{0};
   std::atomic<uint32_t> sleeping_caller{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure;  // written by the first to set `failed`, read when all are done
 
   void start_epoch() {
     left.store(static_cast<uint32_t>(workers - 1), std::memory_order_relaxed);
@@ -81,12 +84,20 @@ struct ThreadPool::State {
     if (sleeping_workers.load(std::memory_order_seq_cst) != 0) futex_wake_all(epoch);
   }
 
+  void do_job(int worker) {
+    try {
+      job(context, worker);
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  }
+
   void work(int worker) {
     uint32_t seen = 0;
     for (;;) {
       seen = wait_for_change(epoch, seen, sleeping_workers);
       if (stop) return;
-      job(context, worker);
+      do_job(worker);
       if (left.fetch_sub(1, std::memory_order_seq_cst) == 1 && sleeping_caller.load(std::memory_order_seq_cst) != 0) {
         futex_wake_all(left);
       }
@@ -125,9 +136,13 @@ void ThreadPool::run(Job job, void* context) {
   state.job = job;
   state.context = context;
   state.start_epoch();
-  job(context, 0);
+  state.do_job(0);
   uint32_t left = state.left.load(std::memory_order_acquire);
   while (left != 0) left = wait_for_change(state.left, left, state.sleeping_caller);
+  if (state.failed.load(std::memory_order_relaxed)) {
+    state.failed.store(false, std::memory_order_relaxed);
+    std::rethrow_exception(std::exchange(state.failure, nullptr));
+  }
 }
 
 }  // namespace quire

@@ -20,7 +20,8 @@ class ThreadPool {
   int workers() const;
   void pin_caller() const;
 
-  // Calls job(context, worker) once on every worker and returns when all are done. job must not throw. No allocation.
+  // Calls job(context, worker) once on every worker and returns when all are done. If some throw, one of their
+  // exceptions goes on to the caller then. No allocation.
   using Job = void (*)(void* context, int worker);
   void run(Job job, void* context);
 

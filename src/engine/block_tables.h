@@ -1,7 +1,9 @@
 #pragma once
-// The persistent block tables: one row for each running sequence, changed only where a sequence gains blocks.
+// The persistent block tables: one row for each running sequence, changed only where a sequence gains blocks. What lies
+// past a row's blocks is never read, so it is never written either: a long row costs memory only as far as it is used.
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace quire {
@@ -9,7 +11,10 @@ namespace quire {
 class BlockTables {
  public:
   BlockTables(int32_t rows, int64_t blocks_per_row)
-      : stride_(blocks_per_row), table_(static_cast<size_t>(rows * blocks_per_row), -1) {
+      : stride_(blocks_per_row),
+        table_(std::make_unique_for_overwrite<int32_t[]>(static_cast<size_t>(rows) *
+                                                         static_cast<size_t>(blocks_per_row))) {
+    free_.reserve(static_cast<size_t>(rows));
     for (int32_t row = rows; row > 0; --row) free_.push_back(row - 1);
   }
   int32_t take_row() {
@@ -18,13 +23,14 @@ class BlockTables {
     return row;
   }
   void give_row(int32_t row) { free_.push_back(row); }
-  int32_t* row(int32_t row) { return table_.data() + row * stride_; }
-  const int32_t* data() const { return table_.data(); }
+  int32_t* row(int32_t row) { return table_.get() + row * stride_; }
+  const int32_t* row(int32_t row) const { return table_.get() + row * stride_; }
+  const int32_t* data() const { return table_.get(); }
   int64_t stride() const { return stride_; }
 
  private:
   int64_t stride_;
-  std::vector<int32_t> table_;
+  std::unique_ptr<int32_t[]> table_;
   std::vector<int32_t> free_;
 };
 

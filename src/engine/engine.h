@@ -14,12 +14,14 @@
 namespace quire {
 
 class EngineMetrics;
+struct EngineParts;
 
 class Engine {
  public:
   // Loads the model and starts the engine thread. Throws Error with one line that names the flag, file or limit.
   explicit Engine(EngineConfig config);
-  ~Engine();  // aborts what runs
+  Engine(EngineConfig config, EngineParts parts);  // the model is there already (engine/parts.h)
+  ~Engine();                                       // aborts what runs
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -33,14 +35,15 @@ class Engine {
 
   // Checks the request (engine/admission.h: the one validator of every entry) and queues it. Any thread. Throws Error:
   // kInvalidArgument naming the parameter, the value and the limit; kUnavailable if the queue is full or the engine
-  // shuts down.
+  // shuts down. What still runs when the last copy of the result goes is cancelled.
   std::shared_ptr<Generation> submit(GenerateRequest request);
 
   // No new requests from now on; running ones may finish until the timeout, then they are aborted. Returns when the
   // engine is idle.
   void shutdown(std::chrono::milliseconds timeout);
 
-  bool healthy() const;  // false if a step hangs for 10 s with work queued, or the engine thread is gone
+  bool healthy()
+      const;  // false if a step takes more than 10 s, the last three steps failed, or the engine thread is gone
   void reset_prefix_cache();
   EngineMetrics& metrics();
 

@@ -1,10 +1,9 @@
 #pragma once
 // The engine thread: takes commands, schedules, runs a step, hands tokens over. It sleeps when there is nothing to do.
+// Nothing that goes wrong ends it: what fails, fails for the requests that were being served.
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/engine_queue.h"
@@ -12,6 +11,7 @@
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/stats_impl.h"
+#include "engine/stats_line.h"
 
 namespace quire {
 
@@ -26,20 +26,28 @@ class EngineLoop {
 
   void run();  // until kExit; for the engine thread
 
-  int64_t open_requests() const { return open_requests_.load(); }
-  // Milliseconds that the present step has taken; 0 between steps.
-  int64_t step_age_ms() const;
+  // Any thread.
+  int64_t step_age_ms() const;  // that the present step has taken; 0 between steps
+  int32_t failed_in_a_row() const { return failed_in_a_row_.load(); }
 
  private:
+  bool turn(std::vector<EngineCommand>& commands);  // false: exit
   void handle(EngineCommand& command);
-  void submit(std::unique_ptr<EngineRequest> request);
-  void abort_request(EngineRequest& request);
+  void start(std::unique_ptr<EngineRequest>& request);
+  EngineRequest* find(uint64_t number) const;
+  void stop_choice(Sequence& sequence);
+  void end_request(EngineRequest& request, FinishReason reason, const char* error);
+  void end_all(FinishReason reason, const char* error);
   void step();
-  void hand_over(const Runner::Sampled& sampled);
+  void note_started(const std::vector<ScheduledSequence>& step, EngineClock::time_point now);
+  void fail_step(const std::vector<ScheduledSequence>& step);
+  void hand_over(Runner::Sampled& sampled, EngineClock::time_point now);
   void finish(Sequence& sequence, GenerationEvent event);
-  void record_finish(const Sequence& sequence, FinishReason reason);
+  void left(EngineRequest& request);      // one of its sequences has ended
+  void announce(EngineRequest& request);  // its client is told at the end of this turn
   void publish_gauges();
-  void log_stats();
+  void notify_and_sweep();
+  void log_stats() noexcept;
 
   Options options_;
   Scheduler& scheduler_;
@@ -47,13 +55,12 @@ class EngineLoop {
   BlockPool& pool_;
   EngineQueue& queue_;
   EngineMetrics::Impl& metrics_;
-  std::unordered_map<uint64_t, std::unique_ptr<EngineRequest>> requests_;
-  std::vector<EngineRequest*> to_notify_;
-  std::atomic<int64_t> open_requests_{0};
+  StatsLine stats_line_;
+  std::vector<std::unique_ptr<EngineRequest>> requests_;  // open ones
+  std::vector<EngineRequest*> to_notify_;                 // has room for all of them
+  int64_t ended_ = 0;                                     // requests to forget at the end of this turn
   std::atomic<int64_t> step_started_ms_{0};
-
-  EngineClock::time_point last_log_{EngineClock::now()};
-  int64_t logged_prompt_tokens_ = 0, logged_generation_tokens_ = 0;
+  std::atomic<int32_t> failed_in_a_row_{0};
 };
 
 }  // namespace quire

@@ -41,8 +41,8 @@ class Generation {
   virtual bool poll(std::vector<GenerationEvent>& events) = 0;
   // As poll, but waits until there is something (or the time is over).
   virtual bool wait(std::vector<GenerationEvent>& events, std::chrono::milliseconds timeout) = 0;
-  // Called on the engine thread after events were queued (once for each step); must not block. Called at once if some
-  // are there.
+  // Called on the engine thread after events were queued (once for each step); must not block or throw. Called at once
+  // if some are there.
   virtual void set_listener(std::function<void()> listener) = 0;
 
   // The text layer found a stop string: the choice ends without a further event.
@@ -52,7 +52,7 @@ class Generation {
 
   // Valid after the first event of choice 0.
   virtual int64_t cached_tokens() const = 0;
-  // One for each prompt token (null for the first); empty unless asked for.
+  // One for each prompt token (null for the first); empty unless asked for. Valid after the first event of choice 0.
   virtual const std::vector<std::optional<TokenLogprobs>>& prompt_logprobs() const = 0;
 };
 

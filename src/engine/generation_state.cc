@@ -1,6 +1,8 @@
 #include "engine/generation_state.h"
 
 #include <iterator>
+#include <new>
+#include <utility>
 
 namespace quire {
 
@@ -9,7 +11,9 @@ GenerationState::GenerationState(std::string id, uint64_t number, int32_t choice
       number_(number),
       engine_(std::move(engine)),
       ended_(static_cast<size_t>(choices)),
-      open_choices_(choices) {}
+      open_choices_(choices) {
+  events_.reserve(static_cast<size_t>(choices));
+}
 
 bool GenerationState::take_locked(std::vector<GenerationEvent>& events) {
   const bool more = open_choices_ > 0 || !events_.empty();
@@ -33,7 +37,7 @@ void GenerationState::set_listener(std::function<void()> listener) {
   bool call;
   {
     const std::lock_guard lock(mutex_);
-    listener_ = listener;
+    listener_ = listener ? std::make_shared<const std::function<void()>>(listener) : nullptr;
     call = !events_.empty() || open_choices_ == 0;
   }
   if (call && listener) listener();
@@ -45,7 +49,7 @@ void GenerationState::stop_choice(int32_t choice) {
   end_choice_silently(choice);
 }
 
-void GenerationState::cancel() { engine_->push({EngineCommand::Kind::kCancel, nullptr, number_, 0}); }
+void GenerationState::cancel() { engine_->push({EngineCommand::Kind::kCancel, nullptr, number_}); }
 
 int64_t GenerationState::cached_tokens() const {
   const std::lock_guard lock(mutex_);
@@ -64,6 +68,8 @@ void GenerationState::push(GenerationEvent event) {
   if (event.finish != FinishReason::kNone) {
     ended_[choice] = true;
     --open_choices_;
+  } else if (events_.capacity() - events_.size() <= static_cast<size_t>(open_choices_)) {
+    events_.reserve(2 * (events_.size() + static_cast<size_t>(open_choices_) + 1));
   }
   events_.push_back(std::move(event));
 }
@@ -78,13 +84,28 @@ void GenerationState::end_choice_silently(int32_t choice) {
 }
 
 void GenerationState::notify() {
-  std::function<void()> listener;
+  std::shared_ptr<const std::function<void()>> listener;
   {
     const std::lock_guard lock(mutex_);
     listener = listener_;
   }
   arrived_.notify_all();
-  if (listener) listener();
+  if (listener) (*listener)();
+}
+
+bool GenerationState::ended() const {
+  const std::lock_guard lock(mutex_);
+  return open_choices_ == 0;
+}
+
+std::shared_ptr<Generation> hand_out(std::shared_ptr<GenerationState> state) {
+  Generation* const client = state.get();
+  return {client, [state = std::move(state)](Generation*) {
+            try {
+              if (!state->ended()) state->cancel();
+            } catch (const std::bad_alloc&) {  // then it runs to its end, and nobody listens
+            }
+          }};
 }
 
 }  // namespace quire

@@ -1,8 +1,10 @@
 #pragma once
 // The engine's end of a Generation: the engine thread pushes events and never waits; the client takes them.
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,10 +27,12 @@ class GenerationState final : public Generation {
   int64_t cached_tokens() const override;
   const std::vector<std::optional<TokenLogprobs>>& prompt_logprobs() const override { return prompt_logprobs_; }
 
+  bool ended() const;  // every choice has
+
   // Engine thread.
   void set_cached_tokens(int64_t tokens);
   std::vector<std::optional<TokenLogprobs>>& prompt_logprobs_to_fill() { return prompt_logprobs_; }
-  void push(GenerationEvent event);  // queued; the listener is not called yet
+  void push(GenerationEvent event);  // queued; the listener is not called yet. A choice's last event never allocates.
   void end_choice_silently(int32_t choice);
   void notify();
 
@@ -38,15 +42,18 @@ class GenerationState final : public Generation {
   const std::string id_;
   const uint64_t number_;
   const std::shared_ptr<EngineQueue> engine_;
-  std::vector<std::optional<TokenLogprobs>> prompt_logprobs_;  // complete before the first event
+  std::vector<std::optional<TokenLogprobs>> prompt_logprobs_;  // complete before the first event of choice 0
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
-  std::vector<GenerationEvent> events_;
+  std::vector<GenerationEvent> events_;  // has room for one more event of every open choice
   std::vector<bool> ended_;
   int32_t open_choices_;
   int64_t cached_tokens_ = 0;
-  std::function<void()> listener_;
+  std::shared_ptr<const std::function<void()>> listener_;  // shared: calling it outside the lock copies a pointer only
 };
+
+// The client's end: when its last copy goes, what still runs of the request is cancelled.
+std::shared_ptr<Generation> hand_out(std::shared_ptr<GenerationState> state);
 
 }  // namespace quire

@@ -8,38 +8,53 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/numa.h"
 
 namespace quire {
+namespace {
+
+int64_t blocks_for(int64_t tokens, int64_t block_size) { return (tokens + block_size - 1) / block_size; }
+
+}  // namespace
 
 int64_t kv_block_bytes(const AttentionGroup& group, int64_t layers) {
   return 2 * layers * group.block_size * group.kv_heads * group.head_dim * block_bytes(group.kv_dtype);
 }
 
+int64_t choose_kv_blocks(const EngineConfig& config, const AttentionGroup& group, int64_t layers,
+                         long long available_bytes) {
+  constexpr int64_t kMostBlocks = INT32_MAX;
+  const int64_t block_bytes = kv_block_bytes(group, layers);
+  if (config.num_gpu_blocks_override <= 0 && config.kv_cache_memory_bytes <= 0) {
+    const int64_t useful = config.max_num_seqs * blocks_for(config.max_model_len, group.block_size);
+    return std::min({useful, static_cast<int64_t>(available_bytes / 4) / block_bytes, kMostBlocks});
+  }
+  const bool by_blocks = config.num_gpu_blocks_override > 0;
+  const char* flag = by_blocks ? "--num-gpu-blocks-override" : "--kv-cache-memory-bytes";
+  const int64_t blocks = by_blocks ? config.num_gpu_blocks_override : config.kv_cache_memory_bytes / block_bytes;
+  if (blocks > std::min(kMostBlocks, static_cast<int64_t>(available_bytes) / block_bytes)) {
+    throw Error(
+        ErrorKind::kResourceExhausted,
+        fmt::format("{} {}: the KV cache needs {} blocks of {} bytes, {} bytes of memory are available; lower it", flag,
+                    by_blocks ? blocks : config.kv_cache_memory_bytes, blocks, block_bytes, available_bytes),
+        flag + 2);
+  }
+  return blocks;
+}
+
 int64_t plan_kv_blocks(const EngineConfig& config, const AttentionGroup& group, int64_t layers,
                        long long available_bytes) {
+  const int64_t blocks = choose_kv_blocks(config, group, layers, available_bytes);
+  const int64_t one_sequence = blocks_for(config.max_model_len, group.block_size);
+  if (blocks >= one_sequence) return blocks;
   const int64_t block_bytes = kv_block_bytes(group, layers);
-  const int64_t one_sequence = (config.max_model_len + group.block_size - 1) / group.block_size;
-  int64_t blocks;
-  const char* flag = "--kv-cache-memory-bytes";
-  if (config.num_gpu_blocks_override > 0) {
-    blocks = config.num_gpu_blocks_override;
-    flag = "--num-gpu-blocks-override";
-  } else if (config.kv_cache_memory_bytes > 0) {
-    blocks = config.kv_cache_memory_bytes / block_bytes;
-  } else {
-    blocks = std::min(config.max_num_seqs * one_sequence, static_cast<int64_t>(available_bytes / 4) / block_bytes);
-  }
-  if (blocks < one_sequence) {
-    throw Error(ErrorKind::kResourceExhausted,
-                fmt::format("the KV cache holds {} tokens ({:.2f} GiB), one sequence of --max-model-len {} needs "
-                            "{:.2f} GiB; raise {} or lower "
-                            "--max-model-len",
-                            blocks * group.block_size, static_cast<double>(blocks * block_bytes) / (1 << 30),
-                            config.max_model_len, static_cast<double>(one_sequence * block_bytes) / (1 << 30), flag),
-                "max-model-len");
-  }
-  constexpr int64_t kMostBlocks = INT32_MAX;
-  return std::min(blocks, kMostBlocks);
+  const char* flag = config.num_gpu_blocks_override > 0 ? "--num-gpu-blocks-override" : "--kv-cache-memory-bytes";
+  throw Error(ErrorKind::kResourceExhausted,
+              fmt::format("the KV cache holds {} tokens ({} bytes), one sequence of --max-model-len {} needs {} bytes; "
+                          "raise {} or lower --max-model-len ({} bytes of memory are available)",
+                          blocks * group.block_size, blocks * block_bytes, config.max_model_len,
+                          one_sequence * block_bytes, flag, available_bytes),
+              "max-model-len");
 }
 
 DType parse_kv_dtype(const std::string& name, ComputeDType compute) {
@@ -58,9 +73,9 @@ KvCache::KvCache(const AttentionGroup& group, int64_t layers, int64_t blocks)
   memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory_ == MAP_FAILED) {
     throw Error(ErrorKind::kResourceExhausted,
-                fmt::format("can't reserve {} bytes for the KV cache ({}); lower --kv-cache-memory-bytes, "
-                            "--max-num-seqs or --max-model-len",
-                            bytes_, std::strerror(errno)),
+                fmt::format("can't reserve {} bytes for the KV cache ({}; {} bytes of memory are available); lower "
+                            "--kv-cache-memory-bytes, --max-num-seqs or --max-model-len",
+                            bytes_, std::strerror(errno), available_memory_bytes()),
                 "kv-cache-memory-bytes");
   }
   auto* next = static_cast<std::byte*>(memory_);

@@ -13,8 +13,12 @@
 namespace quire {
 
 // Blocks of the pool: --num-gpu-blocks-override, else --kv-cache-memory-bytes, else the smaller of max_num_seqs x
-// max_model_len tokens and a quarter of the memory that is available. Throws Error naming the flag if not one sequence
-// of max_model_len fits.
+// max_model_len tokens and a quarter of the memory that is available. Throws Error naming the flag, the bytes needed
+// and those available if a size that was asked for is not there.
+int64_t choose_kv_blocks(const EngineConfig& config, const AttentionGroup& group, int64_t layers,
+                         long long available_bytes);
+
+// The same; throws Error naming the flags if not one sequence of max_model_len fits.
 int64_t plan_kv_blocks(const EngineConfig& config, const AttentionGroup& group, int64_t layers,
                        long long available_bytes);
 
@@ -27,7 +31,7 @@ DType parse_kv_dtype(const std::string& name, ComputeDType compute);
 
 class KvCache {
  public:
-  // Throws Error(kResourceExhausted) with the bytes needed if they can't be reserved.
+  // Throws Error(kResourceExhausted) with the bytes needed and available if they can't be reserved.
   KvCache(const AttentionGroup& group, int64_t layers, int64_t blocks);
   ~KvCache();
   KvCache(const KvCache&) = delete;

@@ -39,7 +39,7 @@ void add_model_options(OptionTable& table, EngineConfig& config) {
   table.add("seed", config.seed, "seed of requests that name none, and of dummy weights");
   table
       .add("max-model-len", config.max_model_len,
-           "longest prompt and answer together, in tokens; auto: what the model allows")
+           "longest prompt and answer together, in tokens; auto: what the model and the memory allow")
       .human_readable()
       .word("auto", 0)
       .word("-1", 0)

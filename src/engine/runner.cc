@@ -5,6 +5,32 @@
 #include "engine/generation_state.h"
 
 namespace quire {
+namespace {
+
+// Gives back what is taken from a workspace meanwhile, also where an exception passes by.
+class WorkspaceScope {
+ public:
+  explicit WorkspaceScope(Workspace& workspace) : workspace_(workspace), mark_(workspace.mark()) {}
+  ~WorkspaceScope() { workspace_.release(mark_); }
+  WorkspaceScope(const WorkspaceScope&) = delete;
+  WorkspaceScope& operator=(const WorkspaceScope&) = delete;
+
+ private:
+  Workspace& workspace_;
+  const size_t mark_;
+};
+
+}  // namespace
+
+size_t Runner::workspace_bytes(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
+                               const RunnerOptions& options) {
+  return model.workspace_bytes() + backend.workspace_bytes(group, static_cast<int32_t>(options.max_num_seqs),
+                                                           static_cast<int32_t>(options.max_num_batched_tokens));
+}
+
+size_t Runner::logits_bytes(const Model& model, const RunnerOptions& options) {
+  return static_cast<size_t>(options.max_logits_rows * model.config().vocab_size) * sizeof(float);
+}
 
 Runner::Runner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group, const KvCache& kv,
                const BlockTables& tables, ThreadPool& pool, const RunnerOptions& options)
@@ -17,10 +43,8 @@ Runner::Runner(const Model& model, const AttentionBackend& backend, const Attent
       block_size_(group.block_size),
       plan_(backend.make_plan(group, static_cast<int32_t>(options.max_num_seqs),
                               static_cast<int32_t>(options.max_num_batched_tokens))),
-      workspace_(model.workspace_bytes() +
-                 backend.workspace_bytes(group, static_cast<int32_t>(options.max_num_seqs),
-                                         static_cast<int32_t>(options.max_num_batched_tokens))),
-      logits_memory_(static_cast<size_t>(options.max_logits_rows * model.config().vocab_size) * sizeof(float)),
+      workspace_(workspace_bytes(model, backend, group, options)),
+      logits_memory_(logits_bytes(model, options)),
       logits_(logits_memory_.take<float>(static_cast<size_t>(options.max_logits_rows * model.config().vocab_size))),
       scratch_(static_cast<size_t>(pool.workers())) {
   const auto tokens = static_cast<size_t>(options.max_num_batched_tokens),
@@ -46,7 +70,7 @@ void Runner::stage_phase(const std::vector<ScheduledSequence>& step, Phase phase
     Sequence& sequence = *scheduled.sequence;
     const int64_t end = scheduled.start + scheduled.query_len;
     const auto first_row = static_cast<int64_t>(token_ids_.size());
-    const int32_t* table = tables_.data() + sequence.table_row * tables_.stride();
+    const int32_t* table = tables_.row(sequence.table_row);
     for (int64_t position = scheduled.start; position < end; ++position) {
       token_ids_.push_back(sequence.tokens[static_cast<size_t>(position)]);
       positions_.push_back(static_cast<int32_t>(position));
@@ -96,27 +120,31 @@ StepInput Runner::stage(const std::vector<ScheduledSequence>& step) {
   return input;
 }
 
+void Runner::sample_row(int64_t row, SamplerScratch& scratch) {
+  const LogitsRow& wanted = rows_[static_cast<size_t>(row)];
+  const Sequence& sequence = *wanted.sequence;
+  const EngineRequest& request = *sequence.request;
+  const SamplingParams& params = request.input.params;
+  const std::span<float> logits(logits_ + row * vocab_size_, static_cast<size_t>(vocab_size_));
+  if (wanted.prompt_position >= 0) {
+    const auto position = static_cast<size_t>(wanted.prompt_position);
+    request.client->prompt_logprobs_to_fill()[position] =
+        token_logprobs(logits, sequence.tokens[position], *params.prompt_logprobs, scratch);
+    return;
+  }
+  const SampleInput input{&params,          sequence.prompt(), sequence.output(),
+                          request.stop_ids, request.seed,      static_cast<uint32_t>(sequence.choice)};
+  sampled_[static_cast<size_t>(wanted.result)].result = sample(logits, input, scratch);
+}
+
 void Runner::sample_rows() {
   pool_.parallel_for(static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end, int worker) {
-    for (int64_t i = begin; i < end; ++i) {
-      const LogitsRow& row = rows_[static_cast<size_t>(i)];
-      Sequence& sequence = *row.sequence;
-      const EngineRequest& request = *sequence.request;
-      const std::span<float> logits(logits_ + i * vocab_size_, static_cast<size_t>(vocab_size_));
-      if (row.prompt_position >= 0) {
-        const auto position = static_cast<size_t>(row.prompt_position);
-        request.client->prompt_logprobs_to_fill()[position] =
-            token_logprobs(logits, sequence.tokens[position], *request.input.params.prompt_logprobs);
-      } else {
-        const SampleInput input{&request.input.params, sequence.prompt(), sequence.output(),
-                                request.stop_ids,      request.seed,      static_cast<uint32_t>(sequence.choice)};
-        sampled_[static_cast<size_t>(row.result)].result = sample(logits, input, scratch_[static_cast<size_t>(worker)]);
-      }
-    }
+    for (int64_t row = begin; row < end; ++row) sample_row(row, scratch_[static_cast<size_t>(worker)]);
   });
 }
 
-const std::vector<Runner::Sampled>& Runner::run(const std::vector<ScheduledSequence>& step) {
+std::vector<Runner::Sampled>& Runner::run(const std::vector<ScheduledSequence>& step) {
+  const WorkspaceScope scope(workspace_);
   const StepInput input = stage(step);
   backend_.plan(input.attention, *plan_);
   model_.forward(input, backend_, *plan_, kv_.layers(), logits_, workspace_, pool_);

@@ -16,7 +16,7 @@
 namespace quire {
 
 struct RunnerOptions {
-  int64_t max_num_seqs, max_num_batched_tokens, max_logits_rows;
+  int64_t max_num_seqs = 0, max_num_batched_tokens = 0, max_logits_rows = 0;
 };
 
 class Runner {
@@ -24,15 +24,19 @@ class Runner {
   Runner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group, const KvCache& kv,
          const BlockTables& tables, ThreadPool& pool, const RunnerOptions& options);
 
-  // Results of the step's sampled sequences, in the step's order; token -1 = no token could be chosen. Prompt
-  // log-probabilities go to their requests. Valid until the next step.
+  // Results of the step's sampled sequences, decode before extend before prefill; token -1 = no token could be chosen.
+  // Prompt log-probabilities go to their requests. Valid until the next step. May throw; the next step is none the
+  // worse for it.
   struct Sampled {
     Sequence* sequence;
     SampleResult result;
   };
-  const std::vector<Sampled>& run(const std::vector<ScheduledSequence>& step);
+  std::vector<Sampled>& run(const std::vector<ScheduledSequence>& step);
 
-  size_t workspace_bytes() const { return workspace_.capacity(); }
+  // What the constructor reserves for activations and for logits.
+  static size_t workspace_bytes(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
+                                const RunnerOptions& options);
+  static size_t logits_bytes(const Model& model, const RunnerOptions& options);
 
  private:
   // One row of logits and what it is for.
@@ -45,6 +49,7 @@ class Runner {
   StepInput stage(const std::vector<ScheduledSequence>& step);
   void stage_phase(const std::vector<ScheduledSequence>& step, Phase phase, PhaseRange& range);
   void sample_rows();
+  void sample_row(int64_t row, SamplerScratch& scratch);
 
   const Model& model_;
   const AttentionBackend& backend_;

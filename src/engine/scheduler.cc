@@ -25,6 +25,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool, BlockTabl
     : options_(options), pool_(pool), tables_(tables) {
   running_.reserve(static_cast<size_t>(options.max_num_seqs));
   step_.reserve(static_cast<size_t>(options.max_num_seqs));
+  cached_.reserve(static_cast<size_t>(tables.stride()));
 }
 
 // Order of service: priority (if that is the policy), arrival, index among the request's choices.
@@ -42,14 +43,18 @@ void Scheduler::insert_waiting(Sequence* sequence) {
   waiting_.insert(at, sequence);
 }
 
-void Scheduler::add(Sequence* sequence) { insert_waiting(sequence); }
+void Scheduler::add(Sequence* sequence) {
+  sequence->hashes.reserve(sequence->tokens.capacity() / static_cast<size_t>(pool_.block_size()));
+  const size_t all = waiting_.size() + running_.size() + 1;  // any of them may have to wait again
+  if (all > waiting_.capacity()) waiting_.reserve(2 * all);
+  insert_waiting(sequence);
+}
 
 void Scheduler::free_blocks(Sequence* sequence) {
   if (sequence->table_row < 0) return;
   int32_t* table = tables_.row(sequence->table_row);
   // Last block first: the tail of a prefix is the least likely to be found again, so it should be reused first.
   for (int32_t i = sequence->blocks; i > 0; --i) pool_.release(table[i - 1]);
-  std::fill_n(table, sequence->blocks, -1);
   tables_.give_row(sequence->table_row);
   sequence->table_row = -1;
   sequence->blocks = 0;
@@ -59,9 +64,9 @@ void Scheduler::free_blocks(Sequence* sequence) {
 
 void Scheduler::finish(Sequence* sequence) {
   if (sequence->status == SequenceStatus::kRunning) {
-    running_.erase(std::find(running_.begin(), running_.end(), sequence));
+    std::erase(running_, sequence);
   } else if (sequence->status == SequenceStatus::kWaiting) {
-    waiting_.erase(std::find(waiting_.begin(), waiting_.end(), sequence));
+    std::erase(waiting_, sequence);
   }
   std::erase_if(step_, [&](const ScheduledSequence& s) { return s.sequence == sequence; });
   free_blocks(sequence);
@@ -143,7 +148,7 @@ void Scheduler::extend_hashes(Sequence& sequence, int64_t blocks) {
 // what it can't finish.
 bool Scheduler::admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows) {
   const int64_t size = pool_.block_size(), length = sequence->length();
-  std::vector<int32_t> cached;
+  cached_.clear();
   const bool lookup = options_.prefix_caching && prompt_logprob_rows(*sequence, 0, length) == 0;
   if (lookup) {
     const int64_t most = (length - 1) / size;  // at least one token is computed
@@ -153,18 +158,18 @@ bool Scheduler::admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows
           std::span<const int32_t>(sequence->tokens).subspan(static_cast<size_t>(i * size), static_cast<size_t>(size));
       const auto block = pool_.find(sequence->hashes[static_cast<size_t>(i)], tokens);
       if (!block) break;
-      cached.push_back(*block);
+      cached_.push_back(*block);
     }
   }
-  const int64_t cached_tokens = static_cast<int64_t>(cached.size()) * size;
+  const int64_t cached_tokens = static_cast<int64_t>(cached_.size()) * size;
   int64_t n = length - cached_tokens;
   if (!options_.chunked_prefill && n > budget) return false;
   n = clip_to_logprob_rows(*sequence, cached_tokens, std::min(n, budget), logprob_rows);
   if (n <= 0) return false;
 
-  for (const int32_t block : cached) pool_.retain(block);
-  if (blocks_for(length, size) - static_cast<int64_t>(cached.size()) > pool_.free_blocks()) {
-    for (auto it = cached.rbegin(); it != cached.rend(); ++it) pool_.release(*it);
+  for (const int32_t block : cached_) pool_.retain(block);
+  if (blocks_for(length, size) - static_cast<int64_t>(cached_.size()) > pool_.free_blocks()) {
+    for (auto it = cached_.rbegin(); it != cached_.rend(); ++it) pool_.release(*it);
     return false;
   }
   if (lookup) {
@@ -172,8 +177,8 @@ bool Scheduler::admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows
     prefix_cache_hits_ += cached_tokens;
   }
   sequence->table_row = tables_.take_row();
-  std::copy(cached.begin(), cached.end(), tables_.row(sequence->table_row));
-  sequence->blocks = static_cast<int32_t>(cached.size());
+  std::copy(cached_.begin(), cached_.end(), tables_.row(sequence->table_row));
+  sequence->blocks = static_cast<int32_t>(cached_.size());
   sequence->published = sequence->blocks;
   sequence->computed = cached_tokens;
   if (sequence->preemptions == 0) sequence->cached_tokens = cached_tokens;

@@ -2,7 +2,6 @@
 // Decides what each step computes: running sequences first, then waiting ones, within a budget of tokens and the blocks
 // there are. Pure logic over the block pool: no threads, no model, no clock but for the time stamps of its sequences.
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "engine/block_tables.h"
@@ -31,7 +30,7 @@ class Scheduler {
  public:
   Scheduler(const SchedulerOptions& options, BlockPool& pool, BlockTables& tables);
 
-  void add(Sequence* sequence);
+  void add(Sequence* sequence);  // allocates what schedule() will need for it
   // Takes a sequence out, wherever it is, and frees its blocks.
   void finish(Sequence* sequence);
 
@@ -65,8 +64,9 @@ class Scheduler {
   BlockPool& pool_;
   BlockTables& tables_;
   std::vector<Sequence*> running_;  // in order of service
-  std::deque<Sequence*> waiting_;   // likewise
+  std::vector<Sequence*> waiting_;  // likewise; has room for the running ones too
   std::vector<ScheduledSequence> step_;
+  std::vector<int32_t> cached_;  // scratch of admit(): blocks found in the prefix cache
   int64_t preemptions_ = 0, prefix_cache_queries_ = 0, prefix_cache_hits_ = 0;
 };
 

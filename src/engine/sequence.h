@@ -22,10 +22,12 @@ struct EngineRequest {
   GenerateRequest input;          // checked and with its defaults filled in by admission
   uint64_t number = 0;            // order of arrival
   uint64_t seed = 0;              // of its random numbers
-  std::vector<int32_t> stop_ids;  // EOS (unless ignored) and stop_token_ids
+  std::vector<int32_t> stop_ids;  // EOS (unless ignored), then stop_token_ids
+  int32_t eos_ids = 0;            // how many of stop_ids are EOS
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::shared_ptr<GenerationState> client;
   int32_t unfinished = 0;
+  bool announced = false;        // the engine loop will notify its client at the end of the turn
   bool prompt_computed = false;  // by one of its sequences: the others find it in the prefix cache
   EngineClock::time_point arrival{};
 };
@@ -53,5 +55,10 @@ struct Sequence {
   std::span<const int32_t> prompt() const { return {tokens.data(), static_cast<size_t>(prompt_len)}; }
   std::span<const int32_t> output() const { return {tokens.data() + prompt_len, static_cast<size_t>(output_len())}; }
 };
+
+// What submit() hands to the engine thread. `input` has been admitted. eos_ids: the model's, each inside the
+// vocabulary.
+std::unique_ptr<EngineRequest> make_engine_request(GenerateRequest input, uint64_t number, uint64_t engine_seed,
+                                                   const std::vector<int32_t>& eos_ids);
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
+#include <utility>
 
 #include "engine/stats_impl.h"
 
@@ -28,6 +29,8 @@ const std::vector<double> kTokenBounds = {.01, .025, .05, .075, .1,  .15, .2, .3
                                           .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80};
 const std::vector<double> kRequestBounds = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                                             30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+
+double seconds(EngineClock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // As Python prints it, since Prometheus' Python client does: whole numbers with ".0".
 std::string prometheus_number(double x) {
@@ -80,30 +83,71 @@ EngineMetrics::Impl::Impl(std::string name, int64_t max_model_len)
       decode_time(kRequestBounds),
       request_prompt_tokens(one_two_five(max_model_len)),
       request_generation_tokens(one_two_five(max_model_len)),
+      request_max_num_generation_tokens(one_two_five(max_model_len)),
       request_params_max_tokens(one_two_five(max_model_len)),
+      request_prefill_kv_computed_tokens(one_two_five(max_model_len)),
       request_params_n({1, 2, 5, 10, 20}),
       request_num_preemptions({1, 2, 3, 4, 5, 10, 20}),
       iteration_tokens({1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}) {}
+
+void EngineMetrics::Impl::observe_start(const Sequence& sequence) {
+  queue_time.observe(seconds(sequence.first_scheduled - sequence.request->arrival));
+  prompt_tokens += sequence.prompt_len;
+  prompt_tokens_cached += sequence.cached_tokens;
+}
+
+void EngineMetrics::Impl::observe_token(const Sequence& sequence, EngineClock::time_point now) {
+  generation_tokens += 1;
+  if (sequence.output_len() == 0) {
+    time_to_first_token.observe(seconds(now - sequence.request->arrival));
+  } else {
+    inter_token_latency.observe(seconds(now - sequence.last_token));
+  }
+}
+
+void EngineMetrics::Impl::observe_finish(const Sequence& sequence, FinishReason reason) {
+  finished[static_cast<size_t>(reason) - 1] += 1;
+  request_num_preemptions.observe(sequence.preemptions);
+  request_prompt_tokens.observe(static_cast<double>(sequence.prompt_len));
+  request_generation_tokens.observe(static_cast<double>(sequence.output_len()));
+  e2e_latency.observe(seconds(EngineClock::now() - sequence.request->arrival));
+  if (sequence.output_len() == 0) return;
+  request_prefill_kv_computed_tokens.observe(static_cast<double>(sequence.prompt_len - sequence.cached_tokens));
+  inference_time.observe(seconds(sequence.last_token - sequence.first_scheduled));
+  prefill_time.observe(seconds(sequence.first_token - sequence.first_scheduled));
+  const double decode = seconds(sequence.last_token - sequence.first_token);
+  decode_time.observe(decode);
+  if (sequence.output_len() > 1) {
+    time_per_output_token.observe(decode / static_cast<double>(sequence.output_len() - 1));
+  }
+}
+
+void EngineMetrics::Impl::observe_end(const EngineRequest& request) {
+  int64_t longest = 0;
+  for (const auto& sequence : request.sequences) longest = std::max(longest, sequence->output_len());
+  request_max_num_generation_tokens.observe(static_cast<double>(longest));
+}
+
+EngineMetrics::Snapshot EngineMetrics::Impl::snapshot() const {
+  Snapshot s;
+  s.running = running.load();
+  s.waiting = waiting.load();
+  s.preemptions = preemptions.load();
+  s.total_blocks = total_blocks.load();
+  s.free_blocks = free_blocks.load();
+  s.prompt_tokens = prompt_tokens.load();
+  s.generation_tokens = generation_tokens.load();
+  s.prefix_cache_queries = prefix_cache_queries.load();
+  s.prefix_cache_hits = prefix_cache_hits.load();
+  return s;
+}
 
 EngineMetrics::EngineMetrics(std::string model_name, int64_t max_model_len)
     : impl_(std::make_unique<Impl>(std::move(model_name), max_model_len)) {}
 
 EngineMetrics::~EngineMetrics() = default;
 
-EngineMetrics::Snapshot EngineMetrics::snapshot() const {
-  const Impl& m = *impl_;
-  Snapshot s;
-  s.running = m.running.load();
-  s.waiting = m.waiting.load();
-  s.preemptions = m.preemptions.load();
-  s.total_blocks = m.total_blocks.load();
-  s.free_blocks = m.free_blocks.load();
-  s.prompt_tokens = m.prompt_tokens.load();
-  s.generation_tokens = m.generation_tokens.load();
-  s.prefix_cache_queries = m.prefix_cache_queries.load();
-  s.prefix_cache_hits = m.prefix_cache_hits.load();
-  return s;
-}
+EngineMetrics::Snapshot EngineMetrics::snapshot() const { return impl_->snapshot(); }
 
 std::string EngineMetrics::render() const {
   const Impl& m = *impl_;
@@ -135,6 +179,14 @@ std::string EngineMetrics::render() const {
   counter("prefix_cache_hits", "Tokens found in the prefix cache.", m.prefix_cache_hits);
   counter("num_preemptions", "Sequences that lost their blocks and were computed again.", m.preemptions);
   counter("prompt_tokens", "Prompt tokens of started requests.", m.prompt_tokens);
+  counter("prompt_tokens_cached", "Prompt tokens of started requests that were in the prefix cache.",
+          m.prompt_tokens_cached);
+  head("prompt_tokens_by_source", "counter", "Prompt tokens of started requests by where they came from.");
+  const int64_t cached = m.prompt_tokens_cached.load(), computed = m.prompt_tokens.load() - cached;
+  for (const auto& [source, tokens] : {std::pair("local_compute", computed), std::pair("local_cache_hit", cached)}) {
+    fmt::format_to(std::back_inserter(out), "vllm:prompt_tokens_by_source_total{{{},source=\"{}\"}} {}\n", labels,
+                   source, tokens);
+  }
   counter("generation_tokens", "Generated tokens.", m.generation_tokens);
   head("request_success", "counter", "Finished sequences by reason.");
   for (size_t i = 0; i < m.finished.size(); ++i) {
@@ -152,6 +204,10 @@ std::string EngineMetrics::render() const {
   histogram("request_decode_time_seconds", "From the first to the last token.", m.decode_time);
   histogram("request_prompt_tokens", "Prompt tokens of a sequence.", m.request_prompt_tokens);
   histogram("request_generation_tokens", "Generated tokens of a sequence.", m.request_generation_tokens);
+  histogram("request_max_num_generation_tokens", "Most tokens that a sequence of a request generated.",
+            m.request_max_num_generation_tokens);
+  histogram("request_prefill_kv_computed_tokens", "Prompt tokens of a sequence that were not in the prefix cache.",
+            m.request_prefill_kv_computed_tokens);
   histogram("request_params_max_tokens", "max_tokens of a request.", m.request_params_max_tokens);
   histogram("request_params_n", "n of a request.", m.request_params_n);
   histogram("request_num_preemptions", "Preemptions of a sequence.", m.request_num_preemptions);

@@ -8,11 +8,12 @@
 namespace quire {
 namespace {
 
-// The best `count` of a row, best first.
-void best_of(const RowKernels& kernels, std::span<const float> logits, size_t count, SamplerScratch& scratch) {
+// The best `count` of a row, best first; in the scratch.
+std::span<const Candidate> best_of(const RowKernels& kernels, std::span<const float> logits, size_t count,
+                                   SamplerScratch& scratch) {
   const float bound = kth_bound(scratch.maxima, count, scratch.values);
   std::vector<Candidate>& top = scratch.candidates;
-  top.resize(logits.size());
+  top.resize(std::max(top.size(), logits.size()));  // grows once for each vocabulary
   size_t found = kernels.collect(logits.data(), logits.size(), bound, top.data());
   if (found < count) {  // the rest of a row that is masked in part or holds NaN
     for (size_t i = 0; i < logits.size(); ++i) {
@@ -23,7 +24,7 @@ void best_of(const RowKernels& kernels, std::span<const float> logits, size_t co
   }
   const auto begin = top.begin(), end = begin + static_cast<std::ptrdiff_t>(found);
   std::partial_sort(begin, begin + static_cast<std::ptrdiff_t>(count), end, better);
-  top.resize(count);
+  return {top.data(), count};
 }
 
 }  // namespace
@@ -44,10 +45,10 @@ TokenLogprobs token_logprobs(std::span<const float> logits, int32_t token, int32
   TokenLogprobs result{{token, logprob(own), rank}, {}};
   const size_t count = n < 0 ? vocab : std::min(vocab, static_cast<size_t>(n));
   if (count == 0) return result;
-  best_of(kernels, logits, count, scratch);
   result.top.reserve(count);
   int32_t place = 0;
-  for (const auto& [logit, id] : scratch.candidates) result.top.push_back({id, logprob(logit), ++place});
+  for (const auto& [logit, id] : best_of(kernels, logits, count, scratch))
+    result.top.push_back({id, logprob(logit), ++place});
   return result;
 }
 

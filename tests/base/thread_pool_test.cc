@@ -66,6 +66,22 @@ TEST(ThreadPool, CallerWaitsForASlowWorker) {
   EXPECT_TRUE(done);
 }
 
+TEST(ThreadPool, AThrowingJobThrowsAtItsCallerWhenAllAreDone) {
+  for (const int thrower : {0, 1, 2, -1}) {  // -1: all of them
+    ThreadPool pool(3);
+    std::atomic<int> done{0};
+    const auto job = [&](int worker) {
+      if (worker == thrower || thrower == -1) throw std::bad_alloc();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      ++done;
+    };
+    EXPECT_THROW(pool.run(job), std::bad_alloc);
+    EXPECT_EQ(done, thrower == -1 ? 0 : 2);
+    pool.run([&](int) { ++done; });
+    EXPECT_EQ(done, thrower == -1 ? 3 : 5) << "the next job is none the worse for it";
+  }
+}
+
 TEST(ThreadPool, RangesCoverItemsOnceInOrder) {
   for (const int workers : {1, 2, 5}) {
     ThreadPool pool(workers);

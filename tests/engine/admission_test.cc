@@ -87,7 +87,7 @@ TEST(Admission, RefusesWhatIsOutOfRangeAndNamesIt) {
       {"min_tokens", [](auto& p) { p.min_tokens = 254; }},  // max_tokens is null: the room left counts
   };
   for (const auto& [param, change] : table) {
-    const Verdict verdict = admit([&](GenerateRequest& r) { change(r.params); });
+    const Verdict verdict = admit([&apply = change](GenerateRequest& r) { apply(r.params); });
     EXPECT_EQ(verdict.param, param) << verdict.message;
     EXPECT_NE(verdict.message.find(param), std::string::npos) << verdict.message;
   }

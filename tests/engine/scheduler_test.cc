@@ -27,8 +27,8 @@ std::vector<int32_t> expected_output(std::vector<int32_t> tokens, int64_t n) {
 }
 
 std::vector<int32_t> some_tokens(int n, int salt) {
-  std::vector<int32_t> tokens;
-  for (int i = 0; i < n; ++i) tokens.push_back((i * 31 + salt * 97) % kVocab);
+  std::vector<int32_t> tokens(static_cast<size_t>(n));
+  for (int i = 0; i < n; ++i) tokens[static_cast<size_t>(i)] = (i * 31 + salt * 97) % kVocab;
   return tokens;
 }
 
@@ -41,7 +41,7 @@ class FakeEngine {
         scheduler_(options, pool_, tables_),
         kv_(static_cast<size_t>(blocks) * kBlockSize, -1) {}
 
-  EngineRequest& submit(std::vector<int32_t> prompt, int64_t max_tokens, int32_t n = 1, int64_t priority = 0,
+  EngineRequest& submit(const std::vector<int32_t>& prompt, int64_t max_tokens, int32_t n = 1, int64_t priority = 0,
                         bool prompt_logprobs = false) {
     EngineRequest& request = *requests_.emplace_back(std::make_unique<EngineRequest>());
     request.number = requests_.size();

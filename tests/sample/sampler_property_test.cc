@@ -127,7 +127,7 @@ TEST(SamplerProperties, PositionsAndChoicesAreIndependent) {
   for (int i = 0; i < kDraws; ++i) {
     output.push_back(0);
     const int32_t token = draw(logits, p, 7, scratch, static_cast<uint32_t>(i % 3), output);
-    ++pairs[static_cast<size_t>(before * 8 + token)];
+    ++pairs[static_cast<size_t>(before) * 8 + static_cast<size_t>(token)];
     before = token;
   }
   double chi2 = 0;

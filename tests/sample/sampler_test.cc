@@ -63,6 +63,7 @@ TEST_P(SamplingCases, Hold) {
     const auto left = candidate_probabilities(logits, input);
     if (c.contains("kept")) {
       std::vector<int32_t> kept;
+      kept.reserve(left.size());
       for (const auto& [id, probability] : left) kept.push_back(id);
       EXPECT_EQ(kept, c["kept"].get<std::vector<int32_t>>());
       ++checked;
@@ -185,6 +186,7 @@ TEST(Sampler, TopPKeepsTheSmallestSetThatReachesIt) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     std::vector<float> logits = random_logits(2000, seed);
     std::vector<double> probabilities;
+    probabilities.reserve(logits.size());
     double total = 0;
     for (const float x : logits) total += std::exp(static_cast<double>(x));
     for (const float x : logits) probabilities.push_back(std::exp(static_cast<double>(x)) / total);

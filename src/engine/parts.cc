@@ -1,0 +1,150 @@
+#include "engine/parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/numa.h"
+#include "checkpoint/mapped_file.h"
+#include "engine/progress.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kDefaultQueueLimit = 1024;
+
+std::unique_ptr<Tokenizer> make_tokenizer(TokenizerFiles files) {
+  if (files.gguf) {
+    TokenizerFiles::Gguf& g = *files.gguf;
+    GgufVocabulary v;
+    v.model = std::move(g.model);
+    v.pre = std::move(g.pre);
+    v.tokens = std::move(g.tokens);
+    v.merges = std::move(g.merges);
+    v.scores = std::move(g.scores);
+    v.token_types = std::move(g.token_types);
+    v.bos_id = g.bos_id;
+    v.eos_id = g.eos_id;
+    v.add_bos = g.add_bos;
+    v.add_eos = g.add_eos;
+    v.add_space_prefix = g.add_space_prefix;
+    return tokenizer_from_gguf(std::move(v));
+  }
+  if (!files.tokenizer_json.empty()) return tokenizer_from_json(files.tokenizer_json, files.tokenizer_config_json);
+  return nullptr;
+}
+
+// --chat-template: a template as such, or the file that holds it.
+std::string template_source(const std::string& option) {
+  if (option.find('{') != std::string::npos) return option;
+  constexpr size_t kMaxBytes = size_t{1} << 20;
+  return read_text_file(option, kMaxBytes);
+}
+
+// The model's own template may be beyond us: only those who chat need it. One that was asked for has to work.
+std::unique_ptr<ChatTemplate> make_chat_template(const std::string& option, const std::string& of_model) {
+  if (!option.empty()) {
+    try {
+      return std::make_unique<ChatTemplate>(template_source(option));
+    } catch (const Error& error) {
+      throw invalid_argument(fmt::format("--chat-template: {}", error.what()), "chat-template");
+    }
+  }
+  if (of_model.empty()) return nullptr;
+  try {
+    return std::make_unique<ChatTemplate>(of_model);
+  } catch (const Error& error) {
+    log_warning(fmt::format("the model's chat template can't be used, so there is no chat: {}", error.what()));
+    return nullptr;
+  }
+}
+
+struct TextParts {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<ChatTemplate> chat_template;
+};
+
+TextParts load_text(const Checkpoint& checkpoint, const EngineConfig& config) {
+  TokenizerFiles files = config.tokenizer.empty()
+                             ? checkpoint.read_tokenizer_files()
+                             : open_checkpoint(config.tokenizer, LoadFormat::kDummy)->read_tokenizer_files();
+  const std::string source = std::move(files.chat_template);
+  TextParts parts;
+  parts.tokenizer = make_tokenizer(std::move(files));
+  parts.chat_template = make_chat_template(config.chat_template, source);
+  return parts;
+}
+
+// Binds memory and makes the pool of workers; fills in config.threads.
+std::unique_ptr<ThreadPool> make_threads(EngineConfig& config) {
+  std::vector<int> pins;  // empty = not pinned
+  if (!config.numa_bind_cpus.empty()) {
+    pins = parse_cpu_list(config.numa_bind_cpus[0], "--numa-bind-cpus");
+  } else if (config.numa_bind || !config.numa_bind_nodes.empty()) {
+    pins = bind_to_numa_node(config.numa_bind_nodes.empty() ? -1 : config.numa_bind_nodes[0]);
+  }
+  if (config.threads <= 0) {
+    config.threads = default_thread_count();
+    if (!pins.empty()) config.threads = std::min(config.threads, static_cast<int32_t>(pins.size()));
+  }
+  return std::make_unique<ThreadPool>(config.threads, std::move(pins));
+}
+
+}  // namespace
+
+ComputeDType parse_dtype(const std::string& name) {
+  if (name == "auto") return ComputeDType::kAuto;
+  if (name == "float32" || name == "float") return ComputeDType::kF32;
+  if (name == "bfloat16") return ComputeDType::kBF16;
+  throw invalid_argument(
+      fmt::format("--dtype {} is not supported on the CPU; there are auto, float32 and bfloat16", name), "dtype");
+}
+
+void fill_in_defaults(EngineConfig& config, const ModelConfig& model) {
+  if (config.max_model_len > model.max_position) {
+    throw invalid_argument(fmt::format("--max-model-len {} is greater than the model's {} positions",
+                                       config.max_model_len, model.max_position),
+                           "max-model-len");
+  }
+  if (config.max_model_len <= 0) config.max_model_len = model.max_position;
+  // Limits before products: max_num_seqs x max_model_len is far inside 64 bits.
+  config.max_num_batched_tokens = std::min(config.max_num_batched_tokens, config.max_num_seqs * config.max_model_len);
+  if (!config.enable_chunked_prefill) {
+    config.max_num_batched_tokens = std::max(config.max_num_batched_tokens, config.max_model_len);
+  }
+  config.max_num_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
+  if (config.max_num_queued_reqs <= 0) config.max_num_queued_reqs = kDefaultQueueLimit;
+  if (config.served_model_name.empty()) config.served_model_name.push_back(config.model);
+}
+
+EngineParts load_engine_parts(EngineConfig& config) {
+  ModelOptions options;
+  options.dtype = parse_dtype(config.dtype);
+  if (config.model.empty()) {
+    config.model = default_model_path();
+    log_info(fmt::format("no --model given: using the default, {}", config.model));
+  }
+  const LoadFormat format = config.load_format == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto;
+  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(config.model, format, config.seed);
+  fill_in_defaults(config, checkpoint->config());
+
+  EngineParts parts;
+  parts.threads = make_threads(config);  // binds memory, so before anything large is allocated
+  // Reads its own copy of the configuration: the flags are not written meanwhile, and need no lock.
+  std::future<TextParts> text =
+      std::async(std::launch::async, [&checkpoint, config] { return load_text(*checkpoint, config); });
+  options.max_tokens = config.max_num_batched_tokens;
+  if (config.show_progress) options.progress = make_progress_bar("Loading weights");
+  parts.model = load_model(*checkpoint, options, *parts.threads);
+  TextParts loaded = text.get();
+  parts.tokenizer = std::move(loaded.tokenizer);
+  parts.chat_template = std::move(loaded.chat_template);
+  if (config.generation_config == "auto") parts.generation_config = checkpoint->generation_config();
+  return parts;
+}
+
+}  // namespace quire

@@ -1,0 +1,33 @@
+#pragma once
+// What an engine is built from. Read from a model's files by load_engine_parts(), or put together by hand, as tests do.
+#include <memory>
+
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/config.h"
+#include "model/model.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace quire {
+
+struct EngineParts {
+  std::unique_ptr<ThreadPool> threads;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Tokenizer> tokenizer;         // null: the model works on token ids only
+  std::unique_ptr<ChatTemplate> chat_template;  // null: none
+  GenerationConfig generation_config;
+};
+
+// Opens the checkpoint, fills in the defaults of `config`, and loads weights and text parts side by side. Throws Error
+// with one line that names the flag, file or limit.
+EngineParts load_engine_parts(EngineConfig& config);
+
+// Values that depend on the model, and limits that depend on each other (as vLLM has them). Does nothing the second
+// time.
+void fill_in_defaults(EngineConfig& config, const ModelConfig& model);
+
+// --dtype; throws Error naming what there is.
+ComputeDType parse_dtype(const std::string& name);
+
+}  // namespace quire
