@@ -49,7 +49,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(TokenizerFiles files) {
     v.add_bos = g.add_bos;
     v.add_eos = g.add_eos;
     v.add_space_prefix = g.add_space_prefix;
-    return tokenizer_from_gguf(std::move(v));
+    return tokenizer_from_gguf(v);
   }
   if (!files.tokenizer_json.empty()) return tokenizer_from_json(files.tokenizer_json, files.tokenizer_config_json);
   return nullptr;
@@ -74,7 +74,7 @@ TextParts load_text(const Checkpoint& checkpoint, const EngineConfig& config) {
   if (config.tokenizer.empty()) {
     files = checkpoint.read_tokenizer_files();
   } else {
-    files = open_checkpoint(config.tokenizer, LoadFormat::kDummy)->read_tokenizer_files();
+    files = open_tokenizer_files(config.tokenizer);
   }
   const std::string source = files.chat_template;
   parts.tokenizer = make_tokenizer(std::move(files));
