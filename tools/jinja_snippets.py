@@ -111,6 +111,7 @@ SNIPPETS = [
     "{{ 1023 | filesizeformat(true) }} {{ 1024 | filesizeformat(true) }} {{ 1e15 | filesizeformat(binary=true) }} {{ 1e30 | filesizeformat }} {{ '2500' | filesizeformat }} {{ true | filesizeformat }}",
     "{{ 'x' | filesizeformat }}", "{{ none | filesizeformat }}", "{{ 999.9999 | filesizeformat }} {{ 999950 | filesizeformat }}", "{{ [1] | filesizeformat }}",
     "<a{{ {'class': 'x', 'n': 1, 'gone': none, 'q': '\"<&>\\''} | xmlattr }}>", "<a {{ {'a': 1, 'b': missing, 'c': 'x y'} | xmlattr(false) }}>", "{{ {} | xmlattr }}|{{ {'a b': 1} | xmlattr }}", "{{ {'a=': 1} | xmlattr }}", "{{ {1: 2} | xmlattr }}", "{{ 'x' | xmlattr }}", "{{ {'a>': none} | xmlattr }}|",
+    "{{ missing | last }}|{{ missing | first }}|{{ missing | last is undefined }}|{{ missing | reverse | list }}|{{ messages[0].nope | last }}",
     # Empty and plural subscripts; formats that leave something over.
     "{{ names[] }}|{{ names[0, 1] }}|{{ text[] }}|{{ {(): 1}[] }}", "{{ 'x' % missing }} {{ 'x' % [1] }} {{ 'x' % {} }} {{ 'x' % range(2) }}", "{{ 'x' % 1 }}", "{{ 'x' % none }}", "{{ 'x' % 'y' }}", "{{ 'x' % (1,) }}", "{{ '%s' % missing }}|",
 ]
