@@ -176,11 +176,9 @@ bool ChunkedDecoder::feed(std::string_view& input, std::string& body) {
         if (digit >= 0) {
           if (++digits_ > 15) return false;
           remaining_ = remaining_ * 16 + static_cast<uint64_t>(digit);
-        } else if (digits_ == 0) {
-          return false;
-        } else if (c == '\r') {
+        } else if (digits_ > 0 && c == '\r') {
           state_ = State::kSizeLf;
-        } else if (c == ';' || c == ' ' || c == '\t') {
+        } else if (digits_ > 0 && (c == ';' || c == ' ' || c == '\t')) {
           line_bytes_ = 0;
           state_ = State::kExtension;
         } else {

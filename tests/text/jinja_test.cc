@@ -91,6 +91,11 @@ std::string repeat(const std::string& text, int count) {
 }
 
 TEST(Jinja, BombsEndInAnError) {
+#ifdef __SANITIZE_ADDRESS__
+  constexpr double kMaxSeconds = 30;
+#else
+  constexpr double kMaxSeconds = 5;  // some tenths on an idle machine
+#endif
   const std::vector<std::pair<std::string, std::string>> bombs = {
       {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "steps"},
       {"{{ 'a' * 10**9 }}", "16 MiB"},
@@ -175,7 +180,7 @@ TEST(Jinja, BombsEndInAnError) {
        "%}",
        "steps"},
       {"{{ ('a ' * 2000000).split() }}", "parts"},
-      {"{{ ('a,' * 2000000).rsplit(',') }}", "parts"},
+      {"{{ ('a,' * 800000).rsplit(',') }}", "parts"},
       {"{{ ('\n' * 2000000).splitlines() }}", "parts"},
       {"{{ [('\\0' * 8000000)] }}", "16 MiB"},
       {"{{ ('\\0' * 8000000) | tojson }}", "16 MiB"},
@@ -185,8 +190,8 @@ TEST(Jinja, BombsEndInAnError) {
     const auto start = std::chrono::steady_clock::now();
     const std::string message = error_of(source);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(took.count(), 5) << source.substr(0, 200);  // seconds; some tenths without sanitizers
-    if (reason.empty()) continue;                         // either way, as long as it ends
+    EXPECT_LT(took.count(), kMaxSeconds) << source.substr(0, 200);
+    if (reason.empty()) continue;  // either way, as long as it ends
     EXPECT_NE(message.find(reason), std::string::npos) << source.substr(0, 200) << "\n  gave: " << message;
   }
 }
