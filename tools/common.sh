@@ -8,8 +8,8 @@ model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 build_packages=(g++ cmake ninja-build ccache python3 python3-pip ca-certificates pkg-config
   libboost1.81-dev libfmt-dev libnuma-dev libpcre2-dev libsimdjson-dev libspdlog-dev libssl-dev libxxhash-dev
-  libyaml-cpp-dev nlohmann-json3-dev)
-test_packages=(libgtest-dev python3-venv)
+  libyaml-cpp-dev nlohmann-json3-dev libgtest-dev)
+test_packages=(python3-venv)
 check_packages=(clang-format clang-tidy)
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
