@@ -57,7 +57,9 @@ def content(path: pathlib.Path) -> bytes:
     return hashlib.sha256(path.read_bytes()).digest()
 
 
-def check(entry: dict[str, str], files: list[pathlib.Path] | None, build: pathlib.Path, version: str) -> tuple[str, str]:
+def check(
+    entry: dict[str, str], files: list[pathlib.Path] | None, build: pathlib.Path, version: str
+) -> tuple[str, str]:
     """The file, and what there is to complain about."""
     source = pathlib.Path(entry["file"])
     digest = hashlib.sha256(f"{version}{entry['command'].replace(str(ROOT), '')}".encode())
