@@ -14,13 +14,17 @@ NAMES = ["messages", "tools", "text", "lines", "numbers", "reals", "names", "use
 CONSTANTS = ["0", "1", "2", "-1", "3.5", "'a'", "'b c'", "'é,x'", "''", "' p '", "true", "false", "none", "[]", "[1, 'a']",
              "(1, 2)", "{'a': 1, 'b': [2]}", "'%s-%s'", "'abcabc'", "'\\n'", "10", "'ß'", "'A'"]
 BINARY = ["+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or", "**"]
-FILTERS = ["trim", "upper", "lower", "title", "capitalize", "length", "join", "join(',')", "first", "last", "default('d')",
-           "default('d', true)", "reverse", "sort", "unique", "map('upper')", "map(attribute='name')", "map('string')",
-           "select", "reject", "select('odd')", "selectattr('role')", "selectattr('age', '>', 26)", "rejectattr('name')",
-           "list", "string", "int", "float", "abs", "round", "round(1)", "tojson", "tojson(indent=1)",
-           "tojson(sort_keys=true)", "items", "dictsort", "batch(2)", "indent", "indent(1, true)", "e", "sum", "min", "max",
-           "wordcount", "replace('a', 'zz')", "int(3)", "slice(2)", "urlencode", "truncate(5)", "center(9)", "count",
-           "groupby('age')", "sort(reverse=true)", "sort(attribute='name')"]
+# What gives a generator is made a list at once: ours find errors when they are made, jinja2's when they are walked.
+FILTERS = ["trim", "upper", "lower", "title", "capitalize", "length", "join", "join(',')", "first", "last",
+           "default('d')", "default('d', true)", "reverse | list", "sort", "unique | list", "map('upper') | list",
+           "map(attribute='name') | list", "map('string') | list", "select | list", "reject | list",
+           "select('odd') | list", "selectattr('role') | list", "selectattr('age', '>', 26) | list",
+           "rejectattr('name') | list", "list", "string", "int", "float", "abs", "round", "round(1)", "tojson",
+           "tojson(indent=1)", "tojson(sort_keys=true)", "items | list", "dictsort", "batch(2) | list", "indent",
+           "indent(1, true)", "e", "sum", "min", "max", "wordcount", "replace('a', 'zz')", "int(3)",
+           "slice(2) | list", "urlencode", "truncate(5)", "center(9)", "count", "groupby('age')",
+           "sort(reverse=true)", "sort(attribute='name')", "wordwrap(5)", "wordwrap(3, false)", "filesizeformat",
+           "filesizeformat(true)", "xmlattr", "attr('name')"]
 TESTS = ["defined", "undefined", "none", "string", "number", "integer", "float", "boolean", "mapping", "iterable", "sequence",
          "callable", "odd", "even", "lower", "upper", "true", "false", "divisibleby 2", "in [1, 'a']", "eq 1", "gt 0",
          "sameas none"]
@@ -30,19 +34,22 @@ METHODS = ["strip()", "strip('a')", "lstrip()", "rstrip('b')", "split()", "split
            "splitlines()", "partition('b')", "rpartition(',')", "zfill(4)", "center(6, '*')", "isdigit()", "isupper()",
            "join(['x', 'y'])", "format(1, 2)", "append(1)", "index(1)", "count(1)", "removeprefix('a')", "istitle()"]
 SUBSCRIPTS = ["[0]", "[-1]", "[1:]", "[:2]", "[::-1]", "[::2]", "['a']", "['role']", ".content", ".a", ".0", "[1:-1]", "[9]",
-              "[-3::-1]", ".function", "[:, ]"[:0] or "[2:0:-1]", "[x]"]
+              "[-3::-1]", ".function", "[2:0:-1]", "[x]"]
 
 
 class Maker:
-    def __init__(self, seed):
+    def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
-    def pick(self, items):
+    def pick(self, items: list[str]) -> str:
         return self.random.choice(items)
 
-    def expression(self, depth):
+    def expression(self, depth: int) -> str:
         kind = self.random.randrange(12) if depth > 0 else self.random.randrange(2)
-        sub = lambda: self.expression(depth - 1)
+
+        def sub() -> str:
+            return self.expression(depth - 1)
+
         if kind == 0:
             return self.pick(NAMES)
         if kind == 1:
@@ -64,19 +71,24 @@ class Maker:
         return self.pick([f"not {sub()}", f"[{sub()}, {sub()}]", f"-{sub()}", f"({sub()}){self.pick(SUBSCRIPTS)}",
                           f"({sub()}).{self.pick(METHODS)}", f"{{'k': {sub()}}}", f"{sub()} < {sub()} < {sub()}"])
 
-    def open(self):
+    def open(self) -> str:
         return "{%" + self.pick(["", "", "", "-", "+"]) + " "
 
-    def close(self):
+    def close(self) -> str:
         return " " + self.pick(["", "", "", "-", "+"]) + "%}"
 
-    def tag(self, text):
+    def tag(self, text: str) -> str:
         return self.open() + text + self.close()
 
-    def statement(self, depth):
+    def statement(self, depth: int) -> str:
         kind = self.random.randrange(11) if depth > 0 else self.random.randrange(4)
-        body = lambda: self.template(depth - 1)
-        e = lambda: self.expression(2)
+
+        def body() -> str:
+            return self.template(depth - 1)
+
+        def e() -> str:
+            return self.expression(2)
+
         if kind in (0, 1, 2):
             return "{{" + self.pick(["", "-"]) + " " + e() + " " + self.pick(["", "-"]) + "}}"
         if kind == 3:
@@ -98,20 +110,20 @@ class Maker:
             return self.tag(f"filter {self.pick(FILTERS[:6])}") + body() + self.tag("endfilter")
         return self.tag(f"with x = {e()}") + body() + self.tag("endwith")
 
-    def data(self):
-        return self.pick(["", " ", "\n", "a", "  b\n", "\n  ", "{# c #}", "\n\n", "{#- d -#}", "é", "{"[:0]])
+    def data(self) -> str:
+        return self.pick(["", " ", "\n", "a", "  b\n", "\n  ", "{# c #}", "\n\n", "{#- d -#}", "é"])
 
-    def template(self, depth):
+    def template(self, depth: int) -> str:
         return "".join(self.data() + self.statement(depth) for _ in range(self.random.randrange(1, 4))) + self.data()
 
 
-def main(count, seed, out):
+def main(count: str, seed: str, out: str) -> None:
     maker = Maker(int(seed))
-    golden = []
+    golden: list[dict[str, str]] = []
     while len(golden) < int(count):
         source = maker.template(2)
         result = render(source, CONTEXT)
-        if "object at 0x" in json.dumps(result):  # addresses differ
+        if " at 0x" in json.dumps(result):  # addresses differ
             continue
         if "error" in result and maker.random.random() < 0.5:  # most random templates fail
             continue

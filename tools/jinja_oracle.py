@@ -1,17 +1,17 @@
 """What jinja2 makes of a template in transformers' environment, with a fixed clock."""
+import copy
 import datetime as datetime_module
+from typing import Any
 
 from transformers.utils import chat_template_utils
 
-NOW = datetime_module.datetime(2026, 3, 4, 5, 6, 7)
-
-
 class FixedClock(datetime_module.datetime):
     @classmethod
-    def now(cls, tz=None):
+    def now(cls, tz: datetime_module.tzinfo | None = None) -> "FixedClock":
         return NOW
 
 
+NOW = FixedClock(2026, 3, 4, 5, 6, 7)
 chat_template_utils.datetime = FixedClock
 compile_template = chat_template_utils._compile_jinja_template
 
@@ -39,8 +39,9 @@ CONTEXT = {
 }
 
 
-def render(source, context):
+def render(source: str, context: dict[str, Any]) -> dict[str, str]:
     """{"out": text} or {"error": message}."""
+    context = copy.deepcopy(context)  # some filters change lists that they are given
     try:
         return {"out": compile_template(source).render(**context)}
     except Exception as error:  # noqa: BLE001 whatever it is, ours must fail too

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Writes src/text/jinja/case_tables.cc: case mappings and character classes of Python's str, from the Python that runs this."""
-import sys
 import unicodedata
+from collections.abc import Callable, Iterator
 
 RANGE = 0x110000
 SURROGATES = range(0xD800, 0xE000)
 
 
-def characters():
+def characters() -> Iterator[int]:
     return (c for c in range(RANGE) if c not in SURROGATES)
 
 
-def runs(mapping):
+def runs(mapping: dict[int, int]) -> list[tuple[int, int, int, int]]:
     """(first, last, stride, delta) for one-to-one mappings, neighbours joined."""
-    out = []
+    out: list[tuple[int, int, int, int]] = []
     for code, target in sorted(mapping.items()):
         delta = target - code
         if out:
@@ -26,7 +26,7 @@ def runs(mapping):
     return out
 
 
-def toggles(predicate):
+def toggles(predicate: Callable[[str], bool]) -> list[int]:
     out, state = [], False
     for code in range(RANGE):
         now = code not in SURROGATES and predicate(chr(code))
@@ -36,7 +36,7 @@ def toggles(predicate):
     return out
 
 
-def emit_numbers(out, name, numbers):
+def emit_numbers(out: list[str], name: str, numbers: list[int]) -> None:
     out.append(f"const uint32_t {name}[] = {{")
     line = "   "
     for number in numbers:
@@ -48,7 +48,7 @@ def emit_numbers(out, name, numbers):
     out += [line, "};", f"const size_t {name}Count = {len(numbers)};", ""]
 
 
-def main():
+def main() -> None:
     out = ["// Made by tools/make_case_tables.py (Unicode %s); do not edit." % unicodedata.unidata_version,
            '#include "text/jinja/case_tables.h"', "", "namespace quire::jinja {", "", "// clang-format off"]
     for name, convert in (("Upper", str.upper), ("Lower", str.lower), ("Title", str.title)):
@@ -78,4 +78,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -15,7 +15,7 @@ BLOCKS = 3
 LAYOUT = {"Q4_0": (18, [0]), "Q4_1": (20, [0, 2]), "Q8_0": (34, [0]), "Q6_K": (210, [208])}
 
 
-def main():
+def main() -> None:
     rng = np.random.default_rng(7)
     cases = []
     for name, (size, scales) in LAYOUT.items():

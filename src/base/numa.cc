@@ -33,7 +33,7 @@ std::string cgroup_folder() {
   std::string line;
   while (std::getline(file, line)) {
     if (line.rfind("0::", 0) == 0) {
-      const std::string folder = "/sys/fs/cgroup" + line.substr(3);
+      std::string folder = "/sys/fs/cgroup" + line.substr(3);
       if (std::ifstream(folder + "/cgroup.controllers")) return folder;
     }
   }

@@ -13,7 +13,7 @@ std::string python_repr(double value) {
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char text[40];
   const auto [end, error] = std::to_chars(std::begin(text), std::end(text), value, std::chars_format::scientific);
-  const std::string shortest(text, error == std::errc{} ? end : text);
+  std::string shortest(text, error == std::errc{} ? end : text);
   const size_t e = shortest.find('e');
   const int exponent = std::atoi(shortest.c_str() + e + 1);
   constexpr int kFirstExponent = -4, kLastExponent = 15;  // outside, repr() changes to the scientific form

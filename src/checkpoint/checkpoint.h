@@ -39,7 +39,7 @@ struct TokenizerFiles {
     std::vector<float> scores;
     std::vector<int32_t> token_types;  // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
     int32_t bos_id = -1, eos_id = -1, eot_id = -1, unk_id = -1, pad_id = -1;
-    bool add_bos = false, add_eos = false, add_space_prefix = false;
+    std::optional<bool> add_bos, add_eos, add_space_prefix;  // empty: the file doesn't say
   };
   std::unique_ptr<Gguf> gguf;
 };
@@ -76,11 +76,16 @@ enum class LoadFormat { kAuto, kDummy };
 // Error naming what is missing.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path, LoadFormat format, uint64_t seed = 0);
 
-// The embedded default model, used when none is named: $QUIRE_DEFAULT_MODEL, else what ./quickstart put into the cache,
-// else /usr/share/quire.
+// The tokenizer of a model name as above, for --tokenizer: of a folder, which needs no config.json, or of a .gguf file.
+TokenizerFiles open_tokenizer_files(const std::string& path);
+
+// The embedded default model, used when none is named: $QUIRE_DEFAULT_MODEL, else the .gguf file in ../share/quire
+// beside the program's folder, else what ./quickstart put into the cache ($XDG_CACHE_HOME or ~/.cache, quire/). Throws
+// Error(kNotFound) saying how to get it.
 std::string default_model_path();
 
-// Where a model name leads on this disk: the file or folder. Throws Error(kNotFound) with one line that says how to
+// Where a model name leads on this disk: the file or folder (a folder with one .gguf file and no config.json: that
+// file). A hub id may name a revision, "org/name@revision". Throws Error(kNotFound) with one line that says how to
 // fetch it.
 std::string resolve_model_path(const std::string& model);
 

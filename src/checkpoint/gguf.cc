@@ -20,7 +20,16 @@ constexpr std::array<std::string_view, 13> kTypeNames = {"uint8",  "int8",    "u
                                                          "uint64", "int64",   "float64"};
 constexpr std::array<size_t, 13> kTypeSizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // 0: not of fixed size
 constexpr size_t kMaxKeyBytes = 65535;
+constexpr size_t kMaxTensorNameBytes = 255;  // ggml's own limit is 64
 constexpr uint32_t kMaxDims = 4;
+
+// A name of the file for a message: cut and escaped where it is not plain text.
+std::string shown(std::string_view name) {
+  constexpr size_t kMaxShown = 80;
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (plain && !name.empty() && name.size() <= kMaxShown) return std::string(name);
+  return fmt::format("{:?}{}", name.substr(0, kMaxShown), name.size() > kMaxShown ? "..." : "");
+}
 
 std::string_view type_name(GgufType type) { return kTypeNames[static_cast<size_t>(type)]; }
 size_t type_size(GgufType type) { return kTypeSizes[static_cast<size_t>(type)]; }
@@ -94,7 +103,8 @@ class GgufFile::Cursor {
 
   const std::byte* take(uint64_t n, std::string_view what) {
     if (n > left_)
-      throw file_.error(fmt::format("{} of {} bytes at offset {} passes the end of the file", what, n, offset()));
+      throw file_.error(
+          fmt::format("{} of {} bytes at offset {} passes the end of the file", shown(what), n, offset()));
     const std::byte* p = p_;
     p_ += n;
     left_ -= n;
@@ -110,7 +120,8 @@ class GgufFile::Cursor {
   }
   GgufType type(std::string_view key) {
     const auto id = number<uint32_t>("value type");
-    if (id >= kTypeNames.size()) throw file_.error(fmt::format("key {} has type {}; types go up to 12", key, id));
+    if (id >= kTypeNames.size())
+      throw file_.error(fmt::format("key {} has type {}; types go up to 12", shown(key), id));
     return static_cast<GgufType>(id);
   }
   size_t offset() const { return file_.bytes_.size() - left_; }
@@ -139,7 +150,7 @@ GgufFile::GgufFile(std::span<const std::byte> bytes, std::string name) : bytes_(
     if (key.size() > kMaxKeyBytes)
       throw error(fmt::format("a key of {} bytes; at most {} are allowed", key.size(), kMaxKeyBytes));
     const Value value = read_value(cursor, key);
-    if (!values_.emplace(std::string(key), value).second) throw error(fmt::format("key {} is there twice", key));
+    if (!values_.emplace(std::string(key), value).second) throw error(fmt::format("key {} is there twice", shown(key)));
   }
   read_tensors(cursor, tensors);
 }
@@ -152,7 +163,8 @@ GgufFile::Value GgufFile::read_value(Cursor& cursor, std::string_view key) {
   if (value.type == GgufType::kArray) {
     value.element = cursor.type(key);
     value.count = cursor.number<uint64_t>("array length");
-    if (value.element == GgufType::kArray) throw error(fmt::format("key {}: arrays of arrays are not read", key));
+    if (value.element == GgufType::kArray)
+      throw error(fmt::format("key {}: arrays of arrays are not read", shown(key)));
   } else {
     value.element = value.type;
   }
@@ -186,12 +198,17 @@ void GgufFile::read_tensors(Cursor& cursor, uint64_t count) {
   std::vector<Place> places;
   std::set<std::string_view> names;
   for (uint64_t i = 0; i < count; ++i) {
-    const std::string_view name = cursor.string("tensor name");
-    if (!names.insert(name).second) throw error(fmt::format("tensor {} is there twice", name));
+    const std::string_view name_bytes = cursor.string("tensor name");
+    if (name_bytes.size() > kMaxTensorNameBytes) {
+      throw error(
+          fmt::format("a tensor name of {} bytes; at most {} are read", name_bytes.size(), kMaxTensorNameBytes));
+    }
+    const std::string name = shown(name_bytes);
+    if (!names.insert(name_bytes).second) throw error(fmt::format("tensor {} is there twice", name));
     const auto dims = cursor.number<uint32_t>("tensor dimensions");
     if (dims < 1 || dims > kMaxDims)
       throw error(fmt::format("tensor {} has {} dimensions; 1 to {} are read", name, dims, kMaxDims));
-    GgufTensor tensor{{std::string(name), DType::kF32, {}}, nullptr};
+    GgufTensor tensor{{std::string(name_bytes), DType::kF32, {}}, nullptr};
     int64_t elements = 1;
     for (uint32_t d = 0; d < dims; ++d) {
       const auto size = static_cast<int64_t>(cursor.number<uint64_t>("tensor shape"));
@@ -233,7 +250,7 @@ void GgufFile::read_tensors(Cursor& cursor, uint64_t count) {
       throw error(
           fmt::format("tensor {} ({} bytes at offset {}) passes the end of the file: {} bytes of data are there; is "
                       "the file cut short?",
-                      tensors_[i].info.name, places[i].size, places[i].offset, available));
+                      shown(tensors_[i].info.name), places[i].size, places[i].offset, available));
     }
     tensors_[i].data = bytes_.data() + data_begin + places[i].offset;
   }
@@ -241,8 +258,8 @@ void GgufFile::read_tensors(Cursor& cursor, uint64_t count) {
   for (size_t i = 1; i < order.size(); ++i) {
     const Place& before = places[order[i - 1]];
     if (places[order[i]].offset < before.offset + before.size) {
-      throw error(
-          fmt::format("tensors {} and {} overlap", tensors_[order[i - 1]].info.name, tensors_[order[i]].info.name));
+      throw error(fmt::format("tensors {} and {} overlap", shown(tensors_[order[i - 1]].info.name),
+                              shown(tensors_[order[i]].info.name)));
     }
   }
 }
@@ -254,8 +271,8 @@ const GgufFile::Value* GgufFile::find(std::string_view key) const {
 
 Error GgufFile::wrong_type(std::string_view key, const Value& value, std::string_view wanted) const {
   const bool array = value.type == GgufType::kArray;
-  return error(
-      fmt::format("key {} is {}{}; {} is needed", key, array ? "an array of " : "", type_name(value.element), wanted));
+  return error(fmt::format("key {} is {}{}; {} is needed", shown(key), array ? "an array of " : "",
+                           type_name(value.element), wanted));
 }
 
 const GgufFile::Value* GgufFile::find_array(std::string_view key, std::initializer_list<GgufType> elements) const {

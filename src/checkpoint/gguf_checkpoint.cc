@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "checkpoint/gguf.h"
+#include "checkpoint/gguf_tokenizer.h"
+#include "checkpoint/llama_tensors.h"
 #include "checkpoint/mapped_file.h"
 #include "checkpoint/readers.h"
 
@@ -48,6 +50,9 @@ class GgufCheckpoint final : public Checkpoint {
       tensors_.emplace(name, std::move(entry));
     }
     config_.tie_word_embeddings = find("lm_head.weight") == nullptr;
+    config_.attention_bias = find("model.layers.0.self_attn.q_proj.bias") != nullptr;
+    config_.mlp_bias = find("model.layers.0.mlp.up_proj.bias") != nullptr;
+    check_llama_tensors(*this);
     for (const GgufTensor& tensor : gguf_.tensors()) {
       if (tensor.info.name == "rope_freqs.weight") read_rope_factors(tensor);
     }
@@ -75,36 +80,12 @@ class GgufCheckpoint final : public Checkpoint {
   }
 
   TokenizerFiles read_tokenizer_files() const override {
-    TokenizerFiles files;
-    files.chat_template = std::string(gguf_.string("tokenizer.chat_template").value_or(""));
-    const auto model = gguf_.string("tokenizer.ggml.model");
-    if (!model) return files;
-    auto vocabulary = std::make_unique<TokenizerFiles::Gguf>();
-    TokenizerFiles::Gguf& v = *vocabulary;
-    v.model = *model;
-    v.pre = std::string(gguf_.string("tokenizer.ggml.pre").value_or("default"));
-    v.tokens = gguf_.strings("tokenizer.ggml.tokens");
-    v.merges = gguf_.strings("tokenizer.ggml.merges");
-    v.scores = gguf_.floats("tokenizer.ggml.scores");
-    v.token_types = gguf_.integers("tokenizer.ggml.token_type");
-    if (v.tokens.empty()) throw gguf_.error("tokenizer.ggml.tokens is missing");
-    const auto same_length = [&](size_t length, const char* key) {
-      if (length != 0 && length != v.tokens.size()) {
-        throw gguf_.error(fmt::format("{} has {} entries for {} tokens", key, length, v.tokens.size()));
-      }
-    };
-    same_length(v.scores.size(), "tokenizer.ggml.scores");
-    same_length(v.token_types.size(), "tokenizer.ggml.token_type");
-    check_byte_tokens(v);
-    v.bos_id = token_id("tokenizer.ggml.bos_token_id", v.tokens.size());
-    v.eos_id = token_id("tokenizer.ggml.eos_token_id", v.tokens.size());
-    v.eot_id = token_id("tokenizer.ggml.eot_token_id", v.tokens.size());
-    v.unk_id = token_id("tokenizer.ggml.unknown_token_id", v.tokens.size());
-    v.pad_id = token_id("tokenizer.ggml.padding_token_id", v.tokens.size());
-    v.add_bos = gguf_.boolean("tokenizer.ggml.add_bos_token").value_or(v.model == "llama");
-    v.add_eos = gguf_.boolean("tokenizer.ggml.add_eos_token").value_or(false);
-    v.add_space_prefix = gguf_.boolean("tokenizer.ggml.add_space_prefix").value_or(v.model == "llama");
-    files.gguf = std::move(vocabulary);
+    TokenizerFiles files = read_gguf_tokenizer(gguf_);
+    const size_t tokens = files.gguf == nullptr ? 0 : files.gguf->tokens.size();
+    if (tokens > static_cast<size_t>(config_.vocab_size)) {
+      throw gguf_.error(fmt::format("tokenizer.ggml.tokens has {} entries, tensor token_embd.weight {} rows", tokens,
+                                    config_.vocab_size));
+    }
     return files;
   }
 
@@ -128,15 +109,6 @@ class GgufCheckpoint final : public Checkpoint {
     check_size(result, gguf_.error(fmt::format("{} is {}; 1 to {} is allowed", key, result, kMaxModelSize)));
     return result;
   }
-  int32_t token_id(const char* key, size_t tokens) const {
-    const auto id = gguf_.integer(key);
-    if (!id) return -1;
-    if (*id < 0 || *id >= static_cast<int64_t>(tokens)) {
-      throw gguf_.error(fmt::format("{} is {}; the vocabulary has {} tokens", key, *id, tokens));
-    }
-    return static_cast<int32_t>(*id);
-  }
-
   void read_config() {
     config_.architecture = "LlamaForCausalLM";
     config_.name = std::string(gguf_.string("general.name").value_or(""));
@@ -150,29 +122,47 @@ class GgufCheckpoint final : public Checkpoint {
     config_.rms_norm_eps = gguf_.number("llama.attention.layer_norm_rms_epsilon").value_or(1e-5);
     config_.rope.interleaved = true;  // GGUF's Llama files have Q and K permuted for neighbouring pairs
     config_.rope.theta = gguf_.number("llama.rope.freq_base").value_or(10000.0);
+    const auto value_size = gguf_.integer("llama.attention.value_length");
+    if (value_size && *value_size != config_.head_dim) {
+      throw gguf_.error(fmt::format(
+          "llama.attention.value_length is {}, llama.attention.key_length {}: unlike sizes are not supported",
+          *value_size, config_.head_dim));
+    }
     const auto rotated = gguf_.integer("llama.rope.dimension_count");
     if (rotated && *rotated != config_.head_dim) {
       throw gguf_.error(
           fmt::format("llama.rope.dimension_count is {}, the head size {}: partial rotation is not supported", *rotated,
                       config_.head_dim));
     }
-    const std::string_view scaling = gguf_.string("llama.rope.scaling.type").value_or("none");
-    if (scaling == "linear") {
-      config_.rope.type = "linear";
-      config_.rope.factor = gguf_.number("llama.rope.scaling.factor").value_or(1.0);
-    } else if (scaling != "none") {
-      throw gguf_.error(fmt::format("llama.rope.scaling.type {} is not supported; there are none and linear", scaling));
-    }
+    read_rope_scaling(config_.rope);
     for (const GgufTensor& tensor : gguf_.tensors()) {
       if (tensor.info.name == "token_embd.weight") config_.vocab_size = tensor.info.shape[0];
     }
     if (config_.vocab_size == 0) throw gguf_.error("tensor token_embd.weight is missing");
-    if (const auto bos = gguf_.integer("tokenizer.ggml.bos_token_id"))
-      config_.bos_token_id = static_cast<int32_t>(*bos);
+    const auto vocab = static_cast<size_t>(config_.vocab_size);
+    config_.bos_token_id = gguf_token_id(gguf_, "tokenizer.ggml.bos_token_id", vocab);
     for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
-      if (gguf_.has(key)) config_.eos_token_ids.push_back(token_id(key, static_cast<size_t>(config_.vocab_size)));
+      if (const auto id = gguf_token_id(gguf_, key, vocab)) config_.eos_token_ids.push_back(*id);
     }
     check_config_numbers(config_, file_.path());
+  }
+
+  void read_rope_scaling(RopeConfig& rope) const {
+    const std::string_view scaling = gguf_.string("llama.rope.scaling.type").value_or("none");
+    if (scaling == "none") return;
+    if (scaling != "linear" && scaling != "yarn") {
+      throw gguf_.error(fmt::format("llama.rope.scaling.type {:?} is not supported; there are none, linear and yarn",
+                                    scaling.substr(0, 64)));
+    }
+    rope.type = scaling;
+    rope.factor = gguf_.number("llama.rope.scaling.factor").value_or(1.0);
+    if (scaling == "linear") return;
+    rope.original_max_position = size("llama.rope.scaling.original_context_length", config_.max_position);
+    rope.beta_fast = gguf_.number("llama.rope.scaling.yarn_beta_fast").value_or(rope.beta_fast);
+    rope.beta_slow = gguf_.number("llama.rope.scaling.yarn_beta_slow").value_or(rope.beta_slow);
+    // Here the key multiplies what the factor gives; in a config.json it takes its place.
+    if (const auto attention = gguf_.number("llama.rope.scaling.attn_factor"))
+      rope.attention_factor = *attention * yarn_magnitude(rope.factor);
   }
 
   void read_rope_factors(const GgufTensor& tensor) {
@@ -185,21 +175,6 @@ class GgufCheckpoint final : public Checkpoint {
     for (const float factor : config_.rope.freq_factors) {
       if (!std::isfinite(factor) || factor <= 0.0f)
         throw gguf_.error(fmt::format("rope_freqs.weight holds {}", factor));
-    }
-  }
-
-  // Byte tokens are spelled <0x00> to <0xFF>.
-  void check_byte_tokens(const TokenizerFiles::Gguf& v) const {
-    constexpr int32_t kByte = 6;
-    for (size_t i = 0; i < v.token_types.size(); ++i) {
-      if (v.token_types[i] != kByte) continue;
-      const std::string& token = v.tokens[i];
-      const auto hex = [](char c) {
-        return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
-      };
-      if (token.size() != 6 || token.compare(0, 3, "<0x") != 0 || !hex(token[3]) || !hex(token[4]) || token[5] != '>') {
-        throw gguf_.error(fmt::format("token {} is a byte token but is spelled '{}', not <0x00> to <0xFF>", i, token));
-      }
     }
   }
 

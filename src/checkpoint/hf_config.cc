@@ -61,6 +61,12 @@ class Fields {
     if (!value->is_string()) throw refuse(key, "is not a string");
     return value->get<std::string>();
   }
+  std::optional<int64_t> integer(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_number_integer()) throw refuse(key, "is not an integer");
+    return value->get<int64_t>();
+  }
   // An id or a list of ids.
   std::vector<int32_t> ids(const char* key) const {
     std::vector<int32_t> result;
@@ -79,7 +85,20 @@ class Fields {
   const std::string& path_;
 };
 
-void read_rope(const Fields& fields, const std::string& path, RopeConfig& rope) {
+// After the fields that every type has.
+void read_yarn(const Fields& fields, int64_t max_position, RopeConfig& rope) {
+  rope.factor = fields.number("factor").value_or(static_cast<double>(max_position) /
+                                                 static_cast<double>(rope.original_max_position));
+  rope.beta_fast = fields.number("beta_fast").value_or(rope.beta_fast);
+  rope.beta_slow = fields.number("beta_slow").value_or(rope.beta_slow);
+  rope.truncate = fields.boolean("truncate", true);
+  rope.attention_factor = fields.number("attention_factor");
+  const double scale = fields.number("mscale").value_or(0), all = fields.number("mscale_all_dim").value_or(0);
+  if (!rope.attention_factor && scale != 0 && all != 0)
+    rope.attention_factor = yarn_magnitude(rope.factor, scale) / yarn_magnitude(rope.factor, all);
+}
+
+void read_rope(const Fields& fields, const std::string& path, int64_t max_position, RopeConfig& rope) {
   rope.theta = fields.number("rope_theta").value_or(10000.0);
   // rope_parameters is the name since transformers 5.
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -92,11 +111,26 @@ void read_rope(const Fields& fields, const std::string& path, RopeConfig& rope) 
     rope.factor = inner.number("factor").value_or(1.0);
     rope.low_freq_factor = inner.number("low_freq_factor").value_or(1.0);
     rope.high_freq_factor = inner.number("high_freq_factor").value_or(4.0);
-    rope.original_max_position = inner.size("original_max_position_embeddings", 8192);
-    if (rope.type != "default" && rope.type != "linear" && rope.type != "llama3") {
-      throw fields.refuse(key, fmt::format("has rope_type {}; there are default, linear and llama3", rope.type));
+    const bool yarn = rope.type == "yarn";
+    rope.original_max_position = inner.size("original_max_position_embeddings", yarn ? max_position : 8192);
+    if (yarn) {
+      read_yarn(inner, max_position, rope);
+    } else if (rope.type != "default" && rope.type != "linear" && rope.type != "llama3") {
+      throw fields.refuse(key, fmt::format("has rope_type {}; there are default, linear, llama3 and yarn", rope.type));
     }
   }
+}
+
+// Ids of special tokens become indices of logits.
+void check_token_ids(const ModelConfig& config, const std::string& path) {
+  const auto check = [&](const char* key, int32_t id) {
+    if (id >= config.vocab_size) {
+      throw invalid_argument(
+          fmt::format("{}: {} is {}; the vocabulary has {} tokens", path, key, id, config.vocab_size), key);
+    }
+  };
+  if (config.bos_token_id) check("bos_token_id", *config.bos_token_id);
+  for (const int32_t id : config.eos_token_ids) check("eos_token_id", id);
 }
 
 }  // namespace
@@ -110,6 +144,14 @@ void check_config_numbers(const ModelConfig& config, const std::string& path) {
   check("rope factor", config.rope.factor, config.rope.factor > 0);
   check("low_freq_factor", config.rope.low_freq_factor, config.rope.low_freq_factor > 0);
   check("high_freq_factor", config.rope.high_freq_factor, config.rope.high_freq_factor > config.rope.low_freq_factor);
+  if (config.rope.type == "yarn") {
+    const RopeConfig& rope = config.rope;
+    check("rope_theta", rope.theta, rope.theta > 1);  // its logarithm divides
+    check("beta_slow", rope.beta_slow, rope.beta_slow > 0);
+    check("beta_fast", rope.beta_fast, rope.beta_fast > rope.beta_slow);
+    const double attention = rope_attention_factor(rope);
+    check("attention_factor", attention, attention > 0 && attention < 1000);
+  }
   if (config.head_dim % 2 != 0)
     throw invalid_argument(fmt::format("{}: head_dim {} is odd", path, config.head_dim), "head_dim");
   constexpr int64_t kMaxLayers = 10000, kMaxHeadSize = 65536;
@@ -145,11 +187,12 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& path) {
   config.mlp_bias = fields.boolean("mlp_bias", false);
   config.hidden_act = fields.string("hidden_act", "silu");
   config.dtype = fields.string("dtype", fields.string("torch_dtype", "float32"));
-  read_rope(fields, path, config.rope);
+  read_rope(fields, path, config.max_position, config.rope);
   const std::vector<int32_t> bos = fields.ids("bos_token_id");
   if (!bos.empty()) config.bos_token_id = bos[0];
   config.eos_token_ids = fields.ids("eos_token_id");
   check_config_numbers(config, path);
+  check_token_ids(config, path);
   return config;
 }
 
@@ -163,8 +206,8 @@ GenerationConfig parse_generation_config(std::string_view text, const std::strin
   config.repetition_penalty = fields.number("repetition_penalty");
   config.presence_penalty = fields.number("presence_penalty");
   config.frequency_penalty = fields.number("frequency_penalty");
-  if (const auto top_k = fields.number("top_k")) config.top_k = static_cast<int64_t>(*top_k);
-  if (const auto tokens = fields.number("max_new_tokens")) config.max_new_tokens = static_cast<int64_t>(*tokens);
+  config.top_k = fields.integer("top_k");
+  config.max_new_tokens = fields.integer("max_new_tokens");
   return config;
 }
 
@@ -174,6 +217,7 @@ void add_eos_tokens(std::string_view generation_config, const std::string& path,
     auto& ids = config.eos_token_ids;
     if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
   }
+  check_token_ids(config, path);
 }
 
 }  // namespace quire

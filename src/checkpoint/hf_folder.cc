@@ -2,11 +2,13 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "checkpoint/dummy.h"
 #include "checkpoint/hf_config.h"
+#include "checkpoint/llama_tensors.h"
 #include "checkpoint/mapped_file.h"
 #include "checkpoint/readers.h"
 #include "checkpoint/safetensors.h"
@@ -17,8 +19,25 @@ namespace {
 namespace fs = std::filesystem;
 constexpr size_t kMaxConfigBytes = size_t{16} << 20, kMaxTokenizerBytes = size_t{512} << 20;
 
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 std::string read_if_there(const fs::path& path, size_t limit) {
-  return fs::exists(path) ? read_text_file(path.string(), limit) : std::string();
+  return is_there(path) ? read_text_file(path.string(), limit) : std::string();
+}
+
+// A chat template as tokenizer_config.json has it: a string, or a list of {name, template} of which "default" counts.
+std::string default_template(const nlohmann::json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return {};
+  for (const auto& entry : value) {
+    if (!entry.is_object() || !entry.contains("name") || entry["name"] != "default" || !entry.contains("template"))
+      continue;
+    return entry["template"].is_string() ? entry["template"].get<std::string>() : std::string();
+  }
+  return {};
 }
 
 // Text parts and configs, which real and dummy checkpoints share.
@@ -26,7 +45,7 @@ class HuggingFaceFolder : public Checkpoint {
  public:
   explicit HuggingFaceFolder(std::string folder) : folder_(std::move(folder)) {
     const fs::path config = fs::path(folder_) / "config.json";
-    if (!fs::exists(config)) {
+    if (!is_there(config)) {
       throw invalid_argument(
           fmt::format("{} has no config.json: it is neither a Hugging Face model folder nor does it hold one GGUF file",
                       folder_),
@@ -45,33 +64,9 @@ class HuggingFaceFolder : public Checkpoint {
   const GenerationConfig& generation_config() const override { return generation_config_; }
   std::string path() const override { return folder_; }
 
-  TokenizerFiles read_tokenizer_files() const override {
-    const fs::path folder(folder_);
-    TokenizerFiles files;
-    files.tokenizer_json = read_if_there(folder / "tokenizer.json", kMaxTokenizerBytes);
-    files.tokenizer_config_json = read_if_there(folder / "tokenizer_config.json", kMaxConfigBytes);
-    files.special_tokens_map_json = read_if_there(folder / "special_tokens_map.json", kMaxConfigBytes);
-    files.chat_template = read_if_there(folder / "chat_template.jinja", kMaxConfigBytes);
-    if (files.chat_template.empty() && !files.tokenizer_config_json.empty()) {
-      const auto json = nlohmann::json::parse(files.tokenizer_config_json, nullptr, false);
-      if (json.is_discarded()) throw invalid_argument(folder_ + "/tokenizer_config.json is not JSON", "model");
-      files.chat_template = default_template(json.is_object() && json.contains("chat_template") ? json["chat_template"]
-                                                                                                : nlohmann::json());
-    }
-    return files;
-  }
+  TokenizerFiles read_tokenizer_files() const override { return read_tokenizer_folder(folder_); }
 
  protected:
-  // A string, or a list of {name, template} of which "default" counts.
-  static std::string default_template(const nlohmann::json& value) {
-    if (value.is_string()) return value.get<std::string>();
-    if (!value.is_array()) return {};
-    for (const auto& entry : value) {
-      if (entry.is_object() && entry.value("name", "") == "default") return entry.value("template", "");
-    }
-    return {};
-  }
-
   std::string folder_;
   ModelConfig config_;
   GenerationConfig generation_config_;
@@ -82,9 +77,9 @@ class SafetensorsCheckpoint final : public HuggingFaceFolder {
   explicit SafetensorsCheckpoint(const std::string& folder) : HuggingFaceFolder(folder) {
     const fs::path index = fs::path(folder) / "model.safetensors.index.json",
                    single = fs::path(folder) / "model.safetensors";
-    if (fs::exists(index)) {
+    if (is_there(index)) {
       open_shards(index);
-    } else if (fs::exists(single)) {
+    } else if (is_there(single)) {
       open_file(single.string());
     } else {
       throw invalid_argument(
@@ -99,6 +94,7 @@ class SafetensorsCheckpoint final : public HuggingFaceFolder {
           fmt::format("{}: tensor lm_head.weight is missing and tie_word_embeddings is false", folder),
           "lm_head.weight");
     }
+    if (config_.architecture == "LlamaForCausalLM") check_llama_tensors(*this);
   }
 
   const TensorInfo* find(std::string_view name) const override {
@@ -150,7 +146,7 @@ class SafetensorsCheckpoint final : public HuggingFaceFolder {
     }
     for (const auto& [name, unused] : shards) {
       const fs::path path = index.parent_path() / name;
-      if (!fs::exists(path))
+      if (!is_there(path))
         throw invalid_argument(fmt::format("{} names {}, which is not there", index.string(), name), "weight_map");
       open_file(path.string());
     }
@@ -173,23 +169,10 @@ class DummyCheckpoint final : public HuggingFaceFolder {
  public:
   DummyCheckpoint(const std::string& folder, uint64_t seed) : HuggingFaceFolder(folder), seed_(seed) {
     dtype_ = config_.dtype == "float32" ? DType::kF32 : config_.dtype == "float16" ? DType::kF16 : DType::kBF16;
-    const int64_t hidden = config_.hidden_size, q = config_.heads * config_.head_dim,
-                  kv = config_.kv_heads * config_.head_dim;
-    const int64_t inner = config_.intermediate_size;
-    add("model.embed_tokens.weight", {config_.vocab_size, hidden});
-    add("model.norm.weight", {hidden});
-    if (!config_.tie_word_embeddings) add("lm_head.weight", {config_.vocab_size, hidden});
-    for (int64_t i = 0; i < config_.layers; ++i) {
-      const std::string p = fmt::format("model.layers.{}.", i);
-      add(p + "input_layernorm.weight", {hidden});
-      add(p + "post_attention_layernorm.weight", {hidden});
-      add(p + "self_attn.q_proj.weight", {q, hidden});
-      add(p + "self_attn.k_proj.weight", {kv, hidden});
-      add(p + "self_attn.v_proj.weight", {kv, hidden});
-      add(p + "self_attn.o_proj.weight", {hidden, q});
-      add(p + "mlp.gate_proj.weight", {inner, hidden});
-      add(p + "mlp.up_proj.weight", {inner, hidden});
-      add(p + "mlp.down_proj.weight", {hidden, inner});
+    for (ExpectedTensor& tensor : llama_tensors(config_)) {
+      TensorInfo info{tensor.name, dtype_, std::move(tensor.shape)};
+      weight_bytes_ += storage_bytes(dtype_, info.elements());
+      tensors_.emplace(std::move(tensor.name), std::move(info));
     }
   }
 
@@ -208,12 +191,6 @@ class DummyCheckpoint final : public HuggingFaceFolder {
   int64_t weight_bytes() const override { return weight_bytes_; }
 
  private:
-  void add(std::string name, std::vector<int64_t> shape) {
-    TensorInfo info{name, dtype_, std::move(shape)};
-    weight_bytes_ += storage_bytes(dtype_, info.elements());
-    tensors_.emplace(std::move(name), std::move(info));
-  }
-
   uint64_t seed_;
   DType dtype_;
   std::map<std::string, TensorInfo, std::less<>> tensors_;
@@ -221,6 +198,22 @@ class DummyCheckpoint final : public HuggingFaceFolder {
 };
 
 }  // namespace
+
+TokenizerFiles read_tokenizer_folder(const std::string& path) {
+  const fs::path folder(path);
+  TokenizerFiles files;
+  files.tokenizer_json = read_if_there(folder / "tokenizer.json", kMaxTokenizerBytes);
+  files.tokenizer_config_json = read_if_there(folder / "tokenizer_config.json", kMaxConfigBytes);
+  files.special_tokens_map_json = read_if_there(folder / "special_tokens_map.json", kMaxConfigBytes);
+  files.chat_template = read_if_there(folder / "chat_template.jinja", kMaxConfigBytes);
+  if (files.chat_template.empty() && !files.tokenizer_config_json.empty()) {
+    const auto json = nlohmann::json::parse(files.tokenizer_config_json, nullptr, false);
+    if (json.is_discarded()) throw invalid_argument(path + "/tokenizer_config.json is not JSON", "model");
+    if (json.is_object() && json.contains("chat_template"))
+      files.chat_template = default_template(json["chat_template"]);
+  }
+  return files;
+}
 
 std::unique_ptr<Checkpoint> open_hugging_face(const std::string& folder, bool dummy, uint64_t seed) {
   if (dummy) return std::make_unique<DummyCheckpoint>(folder, seed);

@@ -22,4 +22,7 @@ std::unique_ptr<Checkpoint> open_gguf(const std::string& path);
 // A folder with config.json and safetensors; dummy: weights are made up from `seed`, only config.json is needed.
 std::unique_ptr<Checkpoint> open_hugging_face(const std::string& folder, bool dummy, uint64_t seed);
 
+// The tokenizer files of a folder; those that are absent stay empty.
+TokenizerFiles read_tokenizer_folder(const std::string& path);
+
 }  // namespace quire

@@ -21,7 +21,7 @@ int chat_command(Arguments args) {
   return run_talk(options, "Type a message; Ctrl-D ends.", [&](const std::string& line) {
     messages.push_back({"user", line});
     try {
-      const Answer answer = model->chat(messages, options.sampling, print);
+      Answer answer = model->chat(messages, options.sampling, print);
       messages.push_back({"assistant", answer.text});
       return answer;
     } catch (const Error&) {

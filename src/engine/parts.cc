@@ -32,7 +32,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(TokenizerFiles files) {
     v.add_bos = g.add_bos;
     v.add_eos = g.add_eos;
     v.add_space_prefix = g.add_space_prefix;
-    return tokenizer_from_gguf(std::move(v));
+    return tokenizer_from_gguf(v);
   }
   if (!files.tokenizer_json.empty()) return tokenizer_from_json(files.tokenizer_json, files.tokenizer_config_json);
   return nullptr;
@@ -69,9 +69,8 @@ struct TextParts {
 };
 
 TextParts load_text(const Checkpoint& checkpoint, const EngineConfig& config) {
-  TokenizerFiles files = config.tokenizer.empty()
-                             ? checkpoint.read_tokenizer_files()
-                             : open_checkpoint(config.tokenizer, LoadFormat::kDummy)->read_tokenizer_files();
+  TokenizerFiles files =
+      config.tokenizer.empty() ? checkpoint.read_tokenizer_files() : open_tokenizer_files(config.tokenizer);
   const std::string source = std::move(files.chat_template);
   TextParts parts;
   parts.tokenizer = make_tokenizer(std::move(files));

@@ -51,8 +51,8 @@ class Llama final : public Model {
   Llama(const Checkpoint& checkpoint, const ModelOptions& options, ThreadPool& pool)
       : config_(checkpoint.config()),
         max_tokens_(options.max_tokens),
-
-        inv_freq_(rope_inv_freq(config_.rope, config_.head_dim)) {
+        inv_freq_(rope_inv_freq(config_.rope, config_.head_dim)),
+        rope_scale_(rope_attention_factor(config_.rope)) {
     WeightLoader load(checkpoint, options, pool);
     const int64_t hidden = config_.hidden_size;
     for (int64_t i = 0; i < config_.layers; ++i) {
@@ -129,7 +129,7 @@ class Llama final : public Model {
     auto* sin = workspace.take<float>(static_cast<size_t>(tokens * half));
 
     embed(input.token_ids, x, pool);
-    rope_angles(inv_freq_.data(), half, input.positions.data(), tokens, cos, sin, pool);
+    rope_angles(inv_freq_.data(), half, input.positions.data(), tokens, rope_scale_, cos, sin, pool);
     int64_t rows = tokens;
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
@@ -173,6 +173,7 @@ class Llama final : public Model {
   ModelConfig config_;
   int64_t max_tokens_;
   std::vector<float> inv_freq_;
+  double rope_scale_;
   std::vector<Layer> layers_;
   std::vector<float> norm_;
   EmbeddingTable embedding_;  // empty with tied embeddings: rows then come from head_

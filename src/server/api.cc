@@ -178,7 +178,7 @@ HttpHeaders Api::answer_headers(const HttpRequest& request, const std::string& i
   return headers;
 }
 
-void Api::run(std::shared_ptr<HttpExchange> exchange, std::unique_ptr<AnswerFormat> format,
+void Api::run(const std::shared_ptr<HttpExchange>& exchange, std::unique_ptr<AnswerFormat> format,
               std::vector<GenerationSession::Prompt> prompts) {
   const AnswerContext& context = format->context();
   if (config.enable_log_requests) {
@@ -199,7 +199,7 @@ void Api::run(std::shared_ptr<HttpExchange> exchange, std::unique_ptr<AnswerForm
   ++load;
   std::shared_ptr<void> while_running(nullptr, [this](void*) { --load; });
   GenerationSession::start(
-      std::move(exchange), std::move(format), std::move(prompts), std::move(headers),
+      exchange, std::move(format), std::move(prompts), std::move(headers),
       [this](GenerateRequest request) { return engine.submit(std::move(request)); }, std::move(while_running));
 }
 

@@ -36,7 +36,7 @@ struct Api {
 
   AnswerContext make_context(const HttpRequest& request, GenerationFields fields, const char* id_prefix) const;
   HttpHeaders answer_headers(const HttpRequest& request, const std::string& id) const;
-  void run(std::shared_ptr<HttpExchange> exchange, std::unique_ptr<AnswerFormat> format,
+  void run(const std::shared_ptr<HttpExchange>& exchange, std::unique_ptr<AnswerFormat> format,
            std::vector<GenerationSession::Prompt> prompts);
 };
 

@@ -8,7 +8,7 @@
 
 namespace quire {
 
-void GenerationSession::start(std::shared_ptr<HttpExchange> exchange, std::unique_ptr<AnswerFormat> format,
+void GenerationSession::start(const std::shared_ptr<HttpExchange>& exchange, std::unique_ptr<AnswerFormat> format,
                               std::vector<Prompt> prompts, HttpHeaders headers, const Submit& submit,
                               std::shared_ptr<void> while_running) {
   const auto session =

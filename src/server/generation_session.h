@@ -22,7 +22,7 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
   };
 
   // Submits every prompt and lets the exchange own the session. Throws what submit throws, with nothing left running.
-  static void start(std::shared_ptr<HttpExchange> exchange, std::unique_ptr<AnswerFormat> format,
+  static void start(const std::shared_ptr<HttpExchange>& exchange, std::unique_ptr<AnswerFormat> format,
                     std::vector<Prompt> prompts, HttpHeaders headers, const Submit& submit,
                     std::shared_ptr<void> while_running);
 

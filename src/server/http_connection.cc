@@ -95,8 +95,8 @@ class HttpConnection::Exchange : public HttpExchange {
   std::string take_body() override { return std::move(request_.body); }
 
   void respond(HttpResponse response) override {
-    on_thread([response = std::move(response)](HttpConnection& c) mutable {
-      if (!c.answer_begun_) c.answer(std::move(response));
+    on_thread([response = std::move(response)](HttpConnection& c) {
+      if (!c.answer_begun_) c.answer(response);
     });
   }
   void begin_stream(HttpResponse head) override {
@@ -363,7 +363,7 @@ void HttpConnection::append_head(const HttpResponse& response, bool with_length)
   out_ += "\r\n";
 }
 
-void HttpConnection::answer(HttpResponse response) {
+void HttpConnection::answer(const HttpResponse& response) {
   keep_alive_ = keep_alive_ && !draining_;
   append_head(response, true);
   if (head_.request.method != "HEAD") out_ += response.body;

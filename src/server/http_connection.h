@@ -92,7 +92,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   size_t unwritten() const { return out_.size() + writing_.size() - written_; }
 
   // The answer at hand, called through the exchange.
-  void answer(HttpResponse response);
+  void answer(const HttpResponse& response);
   void begin_stream(const HttpResponse& head);
   void write_stream(std::string_view bytes);
   void end_stream();

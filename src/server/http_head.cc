@@ -10,6 +10,13 @@ namespace {
 constexpr size_t kMaxTarget = 16 << 10;
 constexpr size_t kMaxChunkLine = 4 << 10;
 
+// -1 if it is none.
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 bool is_token_char(char c) {
   static constexpr std::string_view kPunctuation = "!#$%&'*+-.^_`|~";
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -165,18 +172,13 @@ bool ChunkedDecoder::feed(std::string_view& input, std::string& body) {
     input.remove_prefix(1);
     switch (state_) {
       case State::kSize: {
-        const int digit = c >= '0' && c <= '9'   ? c - '0'
-                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                 : -1;
+        const int digit = hex_digit(c);
         if (digit >= 0) {
           if (++digits_ > 15) return false;
           remaining_ = remaining_ * 16 + static_cast<uint64_t>(digit);
-        } else if (digits_ == 0) {
-          return false;
-        } else if (c == '\r') {
+        } else if (digits_ > 0 && c == '\r') {
           state_ = State::kSizeLf;
-        } else if (c == ';' || c == ' ' || c == '\t') {
+        } else if (digits_ > 0 && (c == ';' || c == ' ' || c == '\t')) {
           line_bytes_ = 0;
           state_ = State::kExtension;
         } else {

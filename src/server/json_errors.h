@@ -11,10 +11,8 @@ namespace quire {
 // An error whose status or type is not what its kind says: a body that does not have the shape asked for, say.
 class ApiError : public Error {
  public:
-  ApiError(int status, std::string type, std::string message, std::string param = {})
-      : Error(ErrorKind::kInvalidArgument, std::move(message), std::move(param)),
-        status_(status),
-        type_(std::move(type)) {}
+  ApiError(int status, std::string type, const std::string& message, std::string param = {})
+      : Error(ErrorKind::kInvalidArgument, message, std::move(param)), status_(status), type_(std::move(type)) {}
   int status() const { return status_; }
   const std::string& type() const { return type_; }
 

@@ -41,7 +41,7 @@ class StopSignals {
       const std::lock_guard lock(mutex_);
       state_ = State::kOver;
     }
-    pthread_kill(waiter_.native_handle(), SIGTERM);
+    pthread_kill(waiter_.native_handle(), SIGINT);  // only ends its sigwait: the signal is blocked
     waiter_.join();
     pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
   }

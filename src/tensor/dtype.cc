@@ -54,10 +54,10 @@ void dequantize_q6_k(const uint8_t* block, float* dst) {
   const auto* scales = reinterpret_cast<const int8_t*>(block + 192);
   const float scale = f16_to_f32(load_u16(block + 208));
   for (int i = 0; i < 256; ++i) {
-    const int half = i / 128, quarter = i % 128 / 32, column = i % 32;
+    const int half = i / 128, quarter = i % 128 / 32, column = i % 32, group = i / 16;
     const int nibble = (low[half * 64 + quarter % 2 * 32 + column] >> (quarter / 2 * 4)) & 15;
     const int bits = (high[half * 32 + column] >> (quarter * 2)) & 3;
-    dst[i] = scale * static_cast<float>(scales[i / 16]) * static_cast<float>((nibble | bits << 4) - 32);
+    dst[i] = scale * static_cast<float>(scales[group]) * static_cast<float>((nibble | bits << 4) - 32);
   }
 }
 

@@ -1,5 +1,5 @@
-// Made by tools/make_unicode_tables.py from Unicode 16.0.0; do not edit. Runs as in unicode_tables.cc: code << 8 |
-// combining class.
+// Made by tools/make_unicode_tables.py from Unicode 16.0.0; do not edit.
+// Runs as in unicode_tables.cc: code << 8 | combining class.
 // clang-format off
 #include "text/unicode_tables.h"
 

@@ -50,6 +50,6 @@ class Tokenizer {
 // with byte fallback) is known; Unigram, WordPiece and WordLevel are not. tokenizer_config_json may be empty; it only
 // names BOS and EOS.
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json);
-std::unique_ptr<Tokenizer> tokenizer_from_gguf(GgufVocabulary vocabulary);
+std::unique_ptr<Tokenizer> tokenizer_from_gguf(const GgufVocabulary& vocabulary);
 
 }  // namespace quire

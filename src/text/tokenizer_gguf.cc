@@ -240,7 +240,7 @@ void build_sentence_piece(const GgufVocabulary& source, BpeTokenizer::Parts& par
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> tokenizer_from_gguf(GgufVocabulary vocabulary) {
+std::unique_ptr<Tokenizer> tokenizer_from_gguf(const GgufVocabulary& vocabulary) {
   check(vocabulary);
   BpeTokenizer::Parts parts;
   bool add_bos = false;

@@ -1,4 +1,5 @@
-// Made by tools/make_unicode_tables.py from Unicode 16.0.0; do not edit. Each entry starts a run: code << 8 | class.
+// Made by tools/make_unicode_tables.py from Unicode 16.0.0; do not edit.
+// Each entry starts a run: code << 8 | class.
 // clang-format off
 #include "text/unicode_tables.h"
 

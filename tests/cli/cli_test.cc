@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -213,6 +214,18 @@ TEST_F(CliLocal, QuickChatIsTheSameTwiceAndCounts) {
   EXPECT_TRUE(has(first.out, "Paris")) << first.out;
   EXPECT_TRUE(has(first.out, "TTFT: ")) << first.out;
   EXPECT_EQ(first.out.substr(0, first.out.find("TTFT")), second.out.substr(0, second.out.find("TTFT")));
+}
+
+// tokenizer.json is enough: no config.json.
+TEST_F(CliLocal, TokenizerOfAFolder) {
+  const std::filesystem::path folder = ::testing::TempDir() + "quire_cli_tokenizer";
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file(QUIRE_TEST_DATA "/text/tokenizer_small.json", folder / "tokenizer.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  const Outcome outcome = run_quire(
+      {"complete", model_, "-q", "one two", "--tokenizer", folder, "--max-tokens", "2", "--max-model-len", "64"});
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
 }
 
 TEST_F(CliLocal, TooLongAnswerIsRefusedWithItsLimit) {

@@ -13,11 +13,13 @@ TEST(Rope, AnglesAreExactToAFloatAtLargePositions) {
   const std::vector<int32_t> positions = {0, 1, 131071, 1000000};
   ThreadPool pool(2);
   std::vector<float> cos(12), sin(12);
-  rope_angles(inv_freq.data(), 3, positions.data(), 4, cos.data(), sin.data(), pool);
-  for (size_t i = 0; i < 12; ++i) {
-    const double angle = static_cast<double>(positions[i / 3]) * static_cast<double>(inv_freq[i % 3]);
-    EXPECT_NEAR(cos[i], std::cos(angle), 0x1p-24);
-    EXPECT_NEAR(sin[i], std::sin(angle), 0x1p-24);
+  for (const double scale : {1.0, 1.25}) {
+    rope_angles(inv_freq.data(), 3, positions.data(), 4, scale, cos.data(), sin.data(), pool);
+    for (size_t i = 0; i < 12; ++i) {
+      const double angle = static_cast<double>(positions[i / 3]) * static_cast<double>(inv_freq[i % 3]);
+      EXPECT_NEAR(cos[i], scale * std::cos(angle), scale * 0x1p-24);
+      EXPECT_NEAR(sin[i], scale * std::sin(angle), scale * 0x1p-24);
+    }
   }
 }
 

@@ -89,15 +89,17 @@ class NaiveLlama {
   }
   Vector rotate(Vector x, double position) const {
     const auto d = static_cast<size_t>(config_.head_dim), half = d / 2;
+    const std::vector<float> scaled = rope_inv_freq(config_.rope, config_.head_dim);
+    const double magnitude = rope_attention_factor(config_.rope);
     for (size_t head = 0; head < x.size() / d; ++head) {
       for (size_t i = 0; i < half; ++i) {
-        const double angle =
-            position * std::pow(config_.rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+        const double plain = std::pow(config_.rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+        const double angle = position * (config_.rope.type == "default" ? plain : double{scaled[i]});
         double& a = x[head * d + (config_.rope.interleaved ? 2 * i : i)];
         double& b = x[head * d + (config_.rope.interleaved ? 2 * i + 1 : i + half)];
         const double a0 = a;
-        a = a0 * std::cos(angle) - b * std::sin(angle);
-        b = b * std::cos(angle) + a0 * std::sin(angle);
+        a = magnitude * (a0 * std::cos(angle) - b * std::sin(angle));
+        b = magnitude * (b * std::cos(angle) + a0 * std::sin(angle));
       }
     }
     return x;
@@ -226,6 +228,18 @@ TEST_P(LlamaTest, PrefillExtendAndDecodeEqualANaiveForward) {
 INSTANTIATE_TEST_SUITE_P(LayoutsRopesHeads, LlamaTest,
                          testing::Combine(testing::Values(KvLayout::kPlain, KvLayout::kShuffle), testing::Bool(),
                                           testing::Bool()));
+
+TEST(Llama, YarnScalesCosinesAndSines) {
+  ModelConfig config = small_config();
+  config.rope.type = "yarn";
+  config.rope.factor = 16.0;
+  config.rope.original_max_position = 64;
+  const RandomCheckpoint checkpoint(config);
+  const auto ids = some_ids(20, config.vocab_size);
+  const auto expected = NaiveLlama(checkpoint).logits(ids);
+  const auto last = Session(checkpoint, KvLayout::kPlain).step(ids, {19});
+  for (size_t j = 0; j < last.size(); ++j) ASSERT_NEAR(last[j], expected[19][j], 3e-4) << j;
+}
 
 TEST(Llama, LogitsOfWantedRowsDoNotDependOnTheOthers) {
   const RandomCheckpoint checkpoint(small_config());

@@ -280,7 +280,7 @@ TEST(TokenizerProperty, GgufErrors) {
     GgufVocabulary vocabulary = good;
     change(vocabulary);
     try {
-      tokenizer_from_gguf(std::move(vocabulary));
+      tokenizer_from_gguf(vocabulary);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
       return error.param();

@@ -61,8 +61,9 @@ void pack_q6_row(const uint8_t* src, int64_t in, int64_t row, std::byte* panel) 
     uint16_t scale_bits;
     std::memcpy(&scale_bits, block + 208, 2);
     const auto* scales = reinterpret_cast<const int8_t*>(block + 192);
+    const int64_t scale_index = first / 16;
     for (int half = 0; half < 2; ++half) {
-      const float scale = 0.25f * f16_to_f32(scale_bits) * static_cast<float>(scales[first / 16 + half]);
+      const float scale = 0.25f * f16_to_f32(scale_bits) * static_cast<float>(scales[scale_index + half]);
       std::memcpy(panel + (16 * half + row) * 4, &scale, sizeof scale);
     }
     // A group is one shift of 32 neighbouring bytes: a nibble of the low part, two bits of the high part.

@@ -6,15 +6,15 @@
 
 namespace quire {
 
-void rope_angles(const float* inv_freq, int64_t half, const int32_t* positions, int64_t m, float* cos, float* sin,
-                 ThreadPool& pool) {
+void rope_angles(const float* inv_freq, int64_t half, const int32_t* positions, int64_t m, double scale, float* cos,
+                 float* sin, ThreadPool& pool) {
   constexpr int64_t kCost = 32;  // a sine and a cosine in double, in units of a simple element
   pool.parallel_for_if_large(m, m * half * kCost, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       for (int64_t j = 0; j < half; ++j) {
         const double angle = static_cast<double>(positions[i]) * static_cast<double>(inv_freq[j]);
-        cos[i * half + j] = static_cast<float>(std::cos(angle));
-        sin[i * half + j] = static_cast<float>(std::sin(angle));
+        cos[i * half + j] = static_cast<float>(scale * std::cos(angle));
+        sin[i * half + j] = static_cast<float>(scale * std::sin(angle));
       }
     }
   });

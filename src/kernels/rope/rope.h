@@ -6,9 +6,9 @@
 
 namespace quire {
 
-// cos, sin [m, half] of positions[i] * inv_freq[j], the product in double.
-void rope_angles(const float* inv_freq, int64_t half, const int32_t* positions, int64_t m, float* cos, float* sin,
-                 ThreadPool& pool);
+// cos, sin [m, half] of positions[i] * inv_freq[j], each times `scale`; the products in double.
+void rope_angles(const float* inv_freq, int64_t half, const int32_t* positions, int64_t m, double scale, float* cos,
+                 float* sin, ThreadPool& pool);
 
 // Rotates, in place, `heads` heads of 2 * half floats in each of m rows: x[i*ldx + h*2*half + d]. interleaved: pairs
 // (2d, 2d+1), else (d, d + half).

@@ -1,6 +1,8 @@
 #pragma once
 // exp over an Isa of simd/: x = n ln2 + r with |r| <= ln2/2, then the Taylor polynomial of degree 7 (remainder below
 // 2^-27 relative) and 2^n. Under -87.3 it gives 0, above 88.0 it is clamped: no infinities, no subnormals.
+#include <initializer_list>
+
 namespace quire {
 
 template <class Isa>

@@ -30,7 +30,7 @@ class Parameters {
   bool has(size_t index) const { return values_[index] != nullptr; }
   bool has_value(size_t index) const { return has(index) && !values_[index]->is_none(); }  // given and not none
   const Value& operator[](size_t index) const { return *values_[index]; }                  // if has(index)
-  Value get(size_t index, Value fallback) const { return has(index) ? *values_[index] : std::move(fallback); }
+  Value get(size_t index, const Value& fallback) const { return has(index) ? *values_[index] : fallback; }
   int64_t integer(size_t index, int64_t fallback) const;  // fallback if absent or none, as in the others
   bool flag(size_t index, bool fallback) const { return has(index) ? values_[index]->truth() : fallback; }
   std::string_view text(size_t index, std::string_view fallback) const;

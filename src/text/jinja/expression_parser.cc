@@ -451,11 +451,13 @@ ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr object) {
   const auto at_part_end = [this] { return at(TokenType::kColon) || at(TokenType::kRightBracket); };
   ExpressionPtr first = at_part_end() ? nullptr : parse_expression();
   if (!at(TokenType::kColon)) {
-    if (!first) fail("expected subscript expression");
-    if (at(TokenType::kComma)) {
+    if (!first || at(TokenType::kComma)) {  // none or several make a tuple
       auto tuple = std::make_unique<Sequence>(Kind::kTuple);
-      int deepest = first->depth;
-      tuple->items.push_back(std::move(first));
+      int deepest = 0;
+      if (first) {
+        deepest = first->depth;
+        tuple->items.push_back(std::move(first));
+      }
       while (skip_if(TokenType::kComma) && !at(TokenType::kRightBracket)) {
         tuple->items.push_back(parse_expression());
         deepest = std::max(deepest, tuple->items.back()->depth);

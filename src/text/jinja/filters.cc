@@ -7,7 +7,8 @@
 namespace quire::jinja {
 
 Filter find_filter(std::string_view name) {
-  for (const std::span<const FilterEntry> table : {text_filters(), sequence_filters(), order_filters()}) {
+  for (const std::span<const FilterEntry> table :
+       {text_filters(), layout_filters(), sequence_filters(), order_filters()}) {
     const auto entry = std::find_if(table.begin(), table.end(), [&](const FilterEntry& e) { return e.name == name; });
     if (entry != table.end()) return entry->filter;
   }
@@ -37,6 +38,33 @@ Value AttributePath::operator()(const Value& item) const {
     if (value.is_undefined() && !fallback_.is_none()) value = fallback_;
   }
   return value;
+}
+
+std::string escape_markup(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (out.size() > Arena::kMaxText) fail("escape: the result is too long");
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
 }
 
 Value fold_case(Arena& arena, const Value& value) {

@@ -14,6 +14,7 @@ struct FilterEntry {
 };
 
 std::span<const FilterEntry> text_filters();      // filters_text.cc
+std::span<const FilterEntry> layout_filters();    // filters_layout.cc
 std::span<const FilterEntry> sequence_filters();  // filters_sequence.cc
 std::span<const FilterEntry> order_filters();     // filters_order.cc
 
@@ -29,6 +30,9 @@ class AttributePath {
   std::vector<Value> parts_;
   Value fallback_;
 };
+
+// The five characters that mean something in markup become entities. Throws Failure if the result is too long.
+std::string escape_markup(std::string_view text);
 
 // Strings in lower case, anything else as it is: what sorting and comparing filters look at unless case_sensitive.
 Value fold_case(Arena& arena, const Value& value);

@@ -48,8 +48,9 @@ Value filter_sort(Interpreter& in, const Value& input, const Arguments& argument
   for (const Value& item : items) {
     in.arena().step();
     std::vector<Value> parts;
+    parts.reserve(paths.size());
     for (const AttributePath& path : paths) parts.push_back(key_of(in, path, item, case_sensitive));
-    keys.push_back(parts.size() == 1 ? parts[0] : make_list(in.arena(), Kind::kTuple, std::move(parts)));
+    keys.push_back(make_list(in.arena(), Kind::kTuple, std::move(parts)));
   }
   return make_list(in.arena(), Kind::kList, in_order(items, sorted_order(in, keys, p.flag(0, false))));
 }

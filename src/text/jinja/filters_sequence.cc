@@ -60,12 +60,11 @@ Value filter_first(Interpreter& in, const Value& input, const Arguments& argumen
 
 Value filter_last(Interpreter& in, const Value& input, const Arguments& arguments) {
   const Parameters none("last", arguments, {});
-  if (input.is_undefined()) input.fail_undefined();
   if (input.kind() == Kind::kIterator) fail("'generator' object is not reversible");
   if (input.is_string() && !input.text().empty()) return item_at(in.arena(), input, -1);
   if (input.holds_items() && !input.items().empty()) return input.items().back();
   if (input.is_dict() && !input.dict().entries.empty()) return input.dict().entries.back().first;
-  if (!input.is_string() && !input.holds_items() && !input.is_dict()) {
+  if (!input.is_string() && !input.holds_items() && !input.is_dict() && !input.is_undefined()) {
     fail(fmt::format("'{}' object is not reversible", type_name(input)));
   }
   return Value::undefined(Missing::kHint, "No last item, sequence was empty.");

@@ -75,30 +75,7 @@ Value filter_replace(Interpreter& in, const Value& input, const Arguments& argum
 
 Value filter_escape(Interpreter& in, const Value& input, const Arguments& arguments) {
   const Parameters none("escape", arguments, {});
-  std::string out;
-  for (const char c : to_str(input)) {
-    if (out.size() > Arena::kMaxText) fail("escape: the result is too long");
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return Value::string(in.arena(), std::move(out));
+  return Value::string(in.arena(), escape_markup(to_str(input)));
 }
 
 Value filter_indent(Interpreter& in, const Value& input, const Arguments& arguments) {
@@ -133,14 +110,16 @@ Value filter_indent(Interpreter& in, const Value& input, const Arguments& argume
 
 Value filter_truncate(Interpreter& in, const Value& input, const Arguments& arguments) {
   const Parameters p("truncate", arguments, {"length", "killwords", "end", "leeway"});
-  const Value text = str_value(in.arena(), input);
-  in.arena().work(text.text().size());
+  if (input.is_string()) in.arena().work(input.text().size());
   const string_view end = p.text(2, "...");
-  const int64_t length = p.integer(0, 255);
+  const int64_t wanted = p.integer(0, 255);
   const auto end_length = static_cast<int64_t>(count_characters(end));
-  if (length < end_length) fail(fmt::format("expected length >= {}, got {}", end_length, length));
-  if (static_cast<int64_t>(count_characters(text.text())) - p.integer(3, 5) <= length) return text;
-  string_view kept = text.text().substr(0, byte_offset(text.text(), static_cast<size_t>(length - end_length)));
+  const int64_t leeway = p.integer(3, 5);
+  if (wanted < end_length) fail(fmt::format("expected length >= {}, got {}", end_length, wanted));
+  if (leeway < 0) fail(fmt::format("expected leeway >= 0, got {}", leeway));
+  if (length(input) - leeway <= wanted) return input;
+  if (!input.is_string()) fail(fmt::format("truncate needs a string, not {}", type_name(input)));
+  string_view kept = input.text().substr(0, byte_offset(input.text(), static_cast<size_t>(wanted - end_length)));
   if (!p.flag(1, false)) kept = kept.substr(0, kept.rfind(' '));
   return Value::string(in.arena(), std::string(kept) + std::string(end));
 }
@@ -264,7 +243,7 @@ Value filter_int(Interpreter&, const Value& input, const Arguments& arguments) {
   if (input.is_undefined()) input.fail_undefined();
   if (input.is_integer()) return Value::integer(input.as_integer());
   if (input.kind() == Kind::kBigInt) return input;
-  const Value fallback = p.get(0, Value::integer(0));
+  Value fallback = p.get(0, Value::integer(0));
   if (input.kind() == Kind::kFloat) return std::isfinite(input.as_real()) ? to_integer(input.as_real()) : fallback;
   if (!input.is_string()) return fallback;
   int64_t value = 0;

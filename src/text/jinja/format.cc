@@ -172,15 +172,15 @@ class PercentFormatter {
       if (at_ < format_.size()) append_conversion(out);
       check_size(out);
     }
-    const bool all_used = values_.kind() != Kind::kTuple ? used_ > 0 || values_.is_dict() || !can_be_left_over()
-                                                         : used_ == values_.items().size() || mapped_;
+    const bool all_used =
+        values_.kind() != Kind::kTuple ? used_ > 0 || can_be_left_over() : used_ == values_.items().size() || mapped_;
     if (!all_used) fail("not all arguments converted during string formatting");
     return out;
   }
 
  private:
-  // Python lets a mapping or a sequence that no conversion asks for pass.
-  bool can_be_left_over() const { return values_.kind() != Kind::kList; }
+  // Python lets whatever has items but no conversion asks for pass: in jinja2 that is an undefined value too.
+  bool can_be_left_over() const { return values_.is_sequence() || values_.is_dict() || values_.is_undefined(); }
 
   const Value& take() {
     if (values_.kind() == Kind::kTuple) {

@@ -82,6 +82,12 @@ void Interpreter::write(const Value& value) {
   }
 }
 
+// What a filter or call block gives.
+void Interpreter::write_string(const Value& value) {
+  if (!value.is_string()) fail(fmt::format("expected str instance, {} found", type_name(value)));
+  write(value.text());
+}
+
 // What run writes, as a string.
 template <class Run>
 Value Interpreter::capture(Run&& run) {
@@ -140,7 +146,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
         const NewScope scope(*this);
         flow = execute(node.body);
       });
-      write(evaluate_filter(static_cast<const FilterCall&>(*node.filter), text));
+      write_string(evaluate_filter(static_cast<const FilterCall&>(*node.filter), text));
       return flow;
     }
     case StatementKind::kWith:
@@ -215,7 +221,7 @@ void Interpreter::execute_set_block(const SetBlock& node) {
 
 void Interpreter::execute_call_block(const CallBlock& node) {
   const Value caller = Value::object(Kind::kFunction, arena_.make<MacroObject>(node.caller, scope_));
-  write(evaluate_call(static_cast<const jinja::Call&>(*node.call), &caller));
+  write_string(evaluate_call(static_cast<const jinja::Call&>(*node.call), &caller));
 }
 
 Interpreter::Flow Interpreter::execute_with(const With& node) {

@@ -58,6 +58,7 @@ class Interpreter {
   void assign(const Target& target, Value value);
   void write(std::string_view text);
   void write(const Value& value);
+  void write_string(const Value& value);
   template <class Run>
   Value capture(Run&& run);
 

@@ -510,7 +510,7 @@ Value slice(Arena& arena, const Value& value, const Value& start, const Value& s
     return Value::string(arena, std::move(out));
   }
   if (value.is_undefined()) value.fail_undefined();
-  if (!value.is_sequence()) return Value::undefined(Missing::kHint, "only strings, lists and tuples have slices");
+  if (!value.is_sequence()) fail(fmt::format("'{}' object is not subscriptable", type_name(value)));
   const auto& items = value.items();
   const SliceBounds bounds = slice_bounds(static_cast<int64_t>(items.size()), start, stop, stride);
   arena.step(bounds.count / 16);

@@ -258,7 +258,7 @@ class Parser : public ExpressionParser {
   }
 
   std::string parse_assignable_name() {
-    const std::string name = expect(TokenType::kName).text;
+    std::string name = expect(TokenType::kName).text;
     for (const std::string_view constant : {"true", "false", "none", "True", "False", "None"}) {
       if (name == constant) fail("can't assign to 'const'");
     }

@@ -120,10 +120,9 @@ void append_real(std::string& out, double value) {
   std::from_chars(tail.data(), tail.data() + tail.size(), exponent);
   std::string digits(text.substr(0, 1));
   if (e > 2) digits += text.substr(2, e - 2);
-  const auto count = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {
     out += digits[0];
-    if (count > 1) {
+    if (digits.size() > 1) {
       out += '.';
       out.append(digits, 1, std::string::npos);
     }
@@ -132,14 +131,15 @@ void append_real(std::string& out, double value) {
     out += "0.";
     out.append(static_cast<size_t>(-exponent - 1), '0');
     out += digits;
-  } else if (count <= exponent + 1) {
-    out += digits;
-    out.append(static_cast<size_t>(exponent + 1 - count), '0');
-    out += ".0";
   } else {
-    out.append(digits, 0, static_cast<size_t>(exponent + 1));
+    const size_t whole = static_cast<size_t>(exponent) + 1;
+    if (digits.size() <= whole) {
+      digits.append(whole - digits.size(), '0');
+      digits += '0';
+    }
+    out.append(digits, 0, whole);
     out += '.';
-    out.append(digits, static_cast<size_t>(exponent + 1), std::string::npos);
+    out.append(digits, whole, std::string::npos);
   }
 }
 
