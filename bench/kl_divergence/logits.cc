@@ -36,10 +36,9 @@ void write_logits(const std::string& path, const std::string& dtype, const std::
   std::vector<std::vector<std::byte>> memory;
   std::vector<PagedKv> kv;
   for (int64_t layer = 0; layer < model->config().layers; ++layer) {
-    PagedKv view{nullptr,          nullptr,        group.kv_dtype, group.layout,
-                 group.block_size, group.kv_heads, group.head_dim, static_cast<int64_t>(blocks.size())};
-    view.k = memory.emplace_back(static_cast<size_t>(plane_bytes(view))).data();
-    view.v = memory.emplace_back(static_cast<size_t>(plane_bytes(view))).data();
+    PagedKv view = kv_of(group, static_cast<int64_t>(blocks.size()));
+    view.k = memory.emplace_back(static_cast<size_t>(k_plane_bytes(view))).data();
+    view.v = memory.emplace_back(static_cast<size_t>(v_plane_bytes(view))).data();
     kv.push_back(view);
   }
 

@@ -1,12 +1,14 @@
 #pragma once
 // The attention backend interface: plan once a step for a group of like layers, run for each layer from the plan.
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "attention/batch.h"
 #include "base/thread_pool.h"
+#include "tensor/head_rows.h"
 #include "tensor/paged_kv.h"
 #include "tensor/workspace.h"
 
@@ -14,12 +16,42 @@ namespace quire {
 
 // What the layers of one attention group have in common.
 struct AttentionGroup {
-  int32_t heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 1.0f;  // of q.k, 1/sqrt(head_dim) by default
+  int32_t heads = 0, kv_heads = 0;
+  int32_t head_dim = 0, v_head_dim = 0;
+  float scale = 1.0f;                   // of q.k, 1/sqrt(head_dim) by default
+  float soft_cap = 0.0f;                // score = soft_cap * tanh(score / soft_cap); 0 = none
+  int32_t window = 0;                   // newest keys that a query sees, its own among them; 0 = all
+  std::span<const float> alibi_slopes;  // [heads] or empty: score += slope * (key position - query position)
   DType kv_dtype = DType::kF32;
+  KvScaling kv_scaling = KvScaling::kNone;
   KvLayout layout = KvLayout::kPlain;
   int32_t block_size = 16;
 };
+
+// The cache of one layer of the group, still without memory.
+inline PagedKv kv_of(const AttentionGroup& group, int64_t blocks) {
+  PagedKv kv;
+  kv.dtype = group.kv_dtype;
+  kv.layout = group.layout;
+  kv.scaling = group.kv_scaling;
+  kv.block_size = group.block_size;
+  kv.kv_heads = group.kv_heads;
+  kv.head_dim = group.head_dim;
+  kv.v_head_dim = group.v_head_dim;
+  kv.blocks = blocks;
+  return kv;
+}
+
+// What differs from layer to layer.
+struct AttentionLayer {
+  PagedKv kv;
+  const float* sinks = nullptr;  // [heads] or null: a logit that joins the softmax and has no value
+};
+
+// How an extend reads its context: pages in place, or gathered to contiguous memory in chunks of at most 32,768 tokens,
+// all requests together.
+enum class ExtendStrategy : uint8_t { kPaged, kGather };
+constexpr int32_t kGatherTokens = 32768;
 
 // What plan() computed; belongs to its backend and is overwritten by the next plan().
 class AttentionPlan {
@@ -37,9 +69,11 @@ class AttentionBackend {
   virtual void plan(const AttentionBatch& batch, AttentionPlan& plan) const = 0;
   // Scratch bytes that run() takes for the largest step.
   virtual size_t workspace_bytes(const AttentionGroup& group, int32_t max_requests, int32_t max_tokens) const = 0;
-  // q row i at q + i*ldq, [heads, head_dim]; K and V of the step are in the cache already. out row i at out + i*ldo.
-  // Launches nothing for an empty phase, allocates nothing.
-  virtual void run(const AttentionPlan& plan, const float* q, int64_t ldq, const PagedKv& kv, float* out, int64_t ldo,
+  // q: rows of the step, [heads, head_dim] each; out: likewise, [heads, v_head_dim]. K and V of the step are in the
+  // cache already. Reads kv_lens, block tables and block_table_rows of the planned batch (and the query offsets of its
+  // decodes) now: a plan stays good when a decode-only step is repeated with other contents in the same buffers, up to
+  // the planned max_query_len and max_kv_len. Launches nothing for an empty phase, allocates nothing.
+  virtual void run(const AttentionPlan& plan, const ConstHeadRows& q, const AttentionLayer& layer, const HeadRows& out,
                    Workspace& workspace, ThreadPool& pool) const = 0;
 };
 

@@ -17,7 +17,7 @@ constexpr Phase phase_of(int64_t context_len, int64_t query_len, int64_t decode_
 struct PhaseRange {
   int32_t first_request = 0, requests = 0;
   int32_t first_token = 0, tokens = 0;
-  int32_t max_query_len = 0, max_kv_len = 0;
+  int32_t max_query_len = 0, max_kv_len = 0;  // may be upper bounds
 };
 
 // Views into the step's staging buffer; valid for the step.

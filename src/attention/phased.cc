@@ -5,168 +5,300 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
+#include <cstring>
 
+#include "attention/check.h"
+#include "attention/phased_plan.h"
 #include "kernels/attention/attention.h"
 
 namespace quire {
 namespace {
 
-// Chunks of a decode are spread over the workers only while there are too few (request, KV head) pairs to keep them
-// busy.
-constexpr int32_t kEnoughTasks = 64;
-constexpr int32_t kMaxPartials = 1024;
+constexpr int64_t kMaxWorkers = 512;
 
-// One decode row whose chunks were computed apart.
-struct Combine {
-  int32_t row, first_partial, count;
-};
-
-struct PhasedPlan final : AttentionPlan {
-  AttentionGroup group;
-  std::vector<AttentionTask> tasks;  // decode first, then tiles of extend and prefill
-  std::vector<Combine> combines;
-  int32_t first_idle_row = 0, idle_rows = 0;  // rows of requests without keys: their output is 0
-};
-
-const int32_t* block_table_of(const AttentionBatch& batch, size_t request) {
-  return batch.block_tables + batch.block_table_rows[request] * batch.block_table_stride;
+void check_in_debug([[maybe_unused]] const AttentionBatch& batch) {
+#ifndef NDEBUG
+  check_batch(batch);
+#endif
 }
 
-int32_t chunks_of(int32_t kv_len) { return (kv_len + kChunkKeys - 1) / kChunkKeys; }
-
-void plan_decode(const AttentionBatch& batch, PhasedPlan& plan) {
-  const PhaseRange& range = batch.decode;
-  const bool split = range.requests * plan.group.kv_heads < kEnoughTasks && range.max_kv_len > kChunkKeys;
-  int32_t partials = 0;
-  for (int32_t i = range.first_request; i < range.first_request + range.requests; ++i) {
-    const auto r = static_cast<size_t>(i);
-    const int32_t first_row = batch.query_offsets[r], rows = batch.query_offsets[r + 1] - first_row,
-                  kv_len = batch.kv_lens[r];
-    if (kv_len == 0) {
-      // A padded row of a captured batch: such rows end the range.
-      if (plan.idle_rows == 0) plan.first_idle_row = first_row;
-      plan.idle_rows += rows;
-      continue;
-    }
-    AttentionTask task{block_table_of(batch, r), first_row, rows, kv_len - rows, 0, chunks_of(kv_len), -1};
-    if (split && rows == 1 && task.chunks > 1 && partials + task.chunks <= kMaxPartials) {
-      plan.combines.push_back({first_row, partials, task.chunks});
-      const int32_t chunks = task.chunks;
-      task.chunks = 1;
-      for (task.first_chunk = 0; task.first_chunk < chunks; ++task.first_chunk) {
-        task.partial = partials++;
-        plan.tasks.push_back(task);
-      }
-    } else {
-      plan.tasks.push_back(task);
-    }
-  }
+AttentionArgs args_of(const AttentionGroup& group, const ConstHeadRows& q, const AttentionLayer& layer,
+                      const HeadRows& out) {
+  AttentionArgs args;
+  args.heads = group.heads;
+  args.scale = group.scale;
+  args.soft_cap = group.soft_cap;
+  args.window = group.window;
+  args.alibi_slopes = group.alibi_slopes.empty() ? nullptr : group.alibi_slopes.data();
+  args.sinks = layer.sinks;
+  args.kv = layer.kv;
+  args.q = q;
+  args.out = out;
+  return args;
 }
 
-// Tiles of the last rows first: they see the most keys, and the longest work should start earliest.
-void plan_tiles(const AttentionBatch& batch, const PhaseRange& range, PhasedPlan& plan) {
-  for (int32_t i = range.first_request; i < range.first_request + range.requests; ++i) {
-    const auto r = static_cast<size_t>(i);
-    const int32_t first = batch.query_offsets[r], query_len = batch.query_offsets[r + 1] - first,
-                  context_len = batch.kv_lens[r] - query_len;
-    for (int32_t end = query_len; end > 0;) {
-      const int32_t begin = (end - 1) / kQueryTile * kQueryTile;
-      plan.tasks.push_back({block_table_of(batch, r), first + begin, end - begin, context_len + begin, 0,
-                            chunks_of(context_len + end), -1});
-      end = begin;
-    }
-  }
-}
-
-class PhasedBackend final : public AttentionBackend {
+// One run of a plan over a layer.
+class PhasedRun {
  public:
-  std::string_view name() const override { return "PHASED"; }
+  PhasedRun(const PhasedPlan& plan, const AttentionArgs& args, ThreadPool& pool)
+      : plan_(plan), args_(args), pool_(pool), kernels_(attention_kernels()) {}
 
-  std::unique_ptr<AttentionPlan> make_plan(const AttentionGroup& group, int32_t max_requests,
-                                           int32_t max_tokens) const override {
-    auto plan = std::make_unique<PhasedPlan>();
-    plan->group = group;
-    plan->tasks.reserve(static_cast<size_t>(2 * max_requests + max_tokens / kQueryTile + kMaxPartials));
-    plan->combines.reserve(static_cast<size_t>(max_requests));
-    return plan;
-  }
-
-  void plan(const AttentionBatch& batch, AttentionPlan& out) const override {
-    auto& plan = static_cast<PhasedPlan&>(out);
-    plan.tasks.clear();
-    plan.combines.clear();
-    plan.idle_rows = 0;
-    if (batch.decode.requests > 0) plan_decode(batch, plan);
-    if (batch.extend.requests > 0) plan_tiles(batch, batch.extend, plan);
-    if (batch.prefill.requests > 0) plan_tiles(batch, batch.prefill, plan);
-  }
-
-  size_t workspace_bytes(const AttentionGroup& group, int32_t, int32_t) const override {
-    const int64_t partials = int64_t{kMaxPartials} * group.heads * attention_state_floats(group.head_dim);
-    const int64_t scratch = kMaxWorkers * attention_scratch_floats(group.heads, group.kv_heads, group.head_dim);
-    return static_cast<size_t>(partials + scratch) * sizeof(float) + 2 * 64;
-  }
-
-  void run(const AttentionPlan& in, const float* q, int64_t ldq, const PagedKv& kv, float* out, int64_t ldo,
-           Workspace& workspace, ThreadPool& pool) const override {
-    const auto& plan = static_cast<const PhasedPlan&>(in);
-    const AttentionKernels& kernels = attention_kernels();
-    const AttentionArgs args{plan.group.heads, plan.group.scale, kv, q, ldq, out, ldo};
+  void run(Workspace& workspace) {
     const size_t mark = workspace.mark();
-    const int64_t scratch_floats = attention_scratch_floats(plan.group.heads, plan.group.kv_heads, plan.group.head_dim);
-    assert(pool.workers() <= kMaxWorkers);
-    auto* scratch = workspace.take<float>(static_cast<size_t>(pool.workers() * scratch_floats));
-    float* partials = nullptr;
-    if (!plan.combines.empty()) {
-      partials = workspace.take<float>(
-          static_cast<size_t>(int64_t{kMaxPartials} * args.heads * attention_state_floats(kv.head_dim)));
-    }
-
-    // Workers take the next piece when they are free; which worker computes a piece does not change its arithmetic.
-    std::atomic<int64_t> next = 0;
-    const int64_t pieces = static_cast<int64_t>(plan.tasks.size()) * kv.kv_heads;
-    const auto attend = [&](int worker) {
-      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
-        kernels.attend(args, plan.tasks[static_cast<size_t>(i / kv.kv_heads)], static_cast<int32_t>(i % kv.kv_heads),
-                       partials, scratch + worker * scratch_floats);
-      }
-    };
-    if (pieces > 1) {
-      pool.run(attend);
-    } else {
-      attend(0);
-    }
-    for (const Combine& combine : plan.combines) {
-      for (int32_t head = 0; head < args.heads; ++head) {
-        kernels.combine(args, combine.row, head, partials, combine.first_partial, combine.count, scratch);
-      }
-    }
-    for (int32_t row = plan.first_idle_row; row < plan.first_idle_row + plan.idle_rows; ++row) {
-      std::fill_n(out + row * ldo, int64_t{args.heads} * kv.head_dim, 0.0f);
+    assert(pool_.workers() <= kMaxWorkers);
+    scratch_floats_ = attention_scratch_floats(args_.heads, args_.kv);
+    scratch_ = workspace.take<float>(static_cast<size_t>(pool_.workers() * scratch_floats_));
+    if (plan_.decodes().range.requests > 0) run_decodes(workspace);
+    if (!plan_.gather_rounds().empty()) run_gathers(workspace);
+    if (!plan_.tiles().empty()) run_tiles();
+    for (const IdleRows& rows : plan_.idle()) {
+      for (int32_t head = 0; head < args_.heads; ++head) zero_rows(rows.first, rows.count, head);
     }
     workspace.release(mark);
   }
 
  private:
-  static constexpr int64_t kMaxWorkers = 512;
+  // fn(item, worker). Workers take the next item when they are free; which worker computes it does not change its
+  // arithmetic.
+  template <class Fn>
+  void for_each(int64_t items, Fn fn) {
+    std::atomic<int64_t> next = 0;
+    const auto work = [&](int worker) {
+      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < items;) fn(i, worker);
+    };
+    if (items > 1) {
+      pool_.run(work);
+    } else {
+      work(0);
+    }
+  }
+
+  float* scratch(int worker) const { return scratch_ + worker * scratch_floats_; }
+
+  void zero_rows(int64_t first, int64_t count, int64_t head) const {
+    const auto bytes = static_cast<size_t>(args_.kv.v_head_dim * block_bytes(args_.out.dtype));
+    for (int64_t row = first; row < first + count; ++row) {
+      const int64_t at = row * args_.out.row_stride + head * args_.out.head_stride;
+      std::memset(static_cast<std::byte*>(args_.out.data) + at * block_bytes(args_.out.dtype), 0, bytes);
+    }
+  }
+
+  void run_decodes(Workspace& workspace) {
+    const DecodePlan& decodes = plan_.decodes();
+    const int64_t state = attention_state_floats(args_.kv.v_head_dim);
+    if (decodes.pieces > 1) {
+      partials_ = workspace.take<float>(
+          static_cast<size_t>(int64_t{decodes.range.requests} * decodes.partitions * args_.heads * state));
+    }
+    const int32_t items = decodes.tiles * decodes.pieces * decodes.head_groups;
+    for_each(int64_t{decodes.range.requests} * items, [&](int64_t i, int worker) {
+      const auto item = static_cast<int32_t>(i % items);
+      decode(static_cast<int32_t>(i / items), item / decodes.head_groups / decodes.pieces,
+             item / decodes.head_groups % decodes.pieces, item % decodes.head_groups, worker);
+    });
+    if (decodes.pieces == 1) return;
+    const int64_t merges = int64_t{decodes.range.requests} * args_.heads;
+    pool_.parallel_for_if_large(merges, merges * decodes.partitions * state, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto request = static_cast<int32_t>(i / args_.heads);
+        const int32_t index = decodes.range.first_request + request;
+        const int32_t kv_len = plan_.batch().kv_lens[static_cast<size_t>(index)];
+        if (kv_len == 0) continue;
+        const PartitionRange seen = partitions_seen(kv_len - 1, args_.window);
+        kernels_.merge_row(args_, decodes.range.first_token + request, static_cast<int32_t>(i % args_.heads),
+                           partials(request), seen.end - seen.first);
+      }
+    });
+  }
+
+  float* partials(int32_t request) const {
+    return partials_ +
+           int64_t{request} * plan_.decodes().partitions * args_.heads * attention_state_floats(args_.kv.v_head_dim);
+  }
+
+  // One piece of the partitions that one tile of a request's rows sees, for one group of KV heads.
+  void decode(int32_t request, int32_t tile, int32_t piece, int32_t head_group, int worker) {
+    const DecodePlan& decodes = plan_.decodes();
+    const AttentionBatch& batch = plan_.batch();
+    const int32_t index = decodes.range.first_request + request;
+    const auto r = static_cast<size_t>(index);
+    int32_t first_row = decodes.range.first_token + request, rows = 1;
+    if (decodes.range.max_query_len > 1) {
+      const int32_t tile_rows = attention_tile_rows(args_.heads, args_.kv.kv_heads);
+      const int32_t query_len = batch.query_offsets[r + 1] - batch.query_offsets[r];
+      if (tile * tile_rows >= query_len) return;
+      first_row = batch.query_offsets[r] + tile * tile_rows;
+      rows = std::min(tile_rows, query_len - tile * tile_rows);
+    }
+    const int32_t kv_len = batch.kv_lens[r], share = args_.heads / args_.kv.kv_heads;
+    const int32_t first_head = head_group * decodes.group_heads,
+                  heads = std::min(decodes.group_heads, args_.kv.kv_heads - first_head);
+    if (kv_len == 0) {
+      for (int32_t i = 0; piece == 0 && i < heads * share; ++i) zero_rows(first_row, rows, first_head * share + i);
+      return;
+    }
+    AttentionTask task;
+    task.block_table = batch.block_tables + batch.block_table_rows[r] * batch.block_table_stride;
+    task.first_row = first_row;
+    task.rows = rows;
+    // The request's last row is at kv_len - 1.
+    task.first_position = kv_len - 1;
+    if (decodes.range.max_query_len > 1) task.first_position -= batch.query_offsets[r + 1] - 1 - first_row;
+    task.first_partition = partitions_seen(task.first_position, args_.window).first;
+    task.partitions = partitions_seen(task.first_position + rows - 1, 0).end - task.first_partition;
+    if (decodes.pieces > 1) {
+      const int32_t length = (task.partitions + decodes.pieces - 1) / decodes.pieces, begin = piece * length;
+      if (begin >= task.partitions) return;
+      task.first_partition += begin;
+      task.partitions = std::min(length, task.partitions - begin);
+      task.use = AttentionTask::Use::kPartitions;
+      task.states = partials(request) + int64_t{begin} * args_.heads * attention_state_floats(args_.kv.v_head_dim);
+    }
+    kernels_.attend(args_, task, first_head, heads, scratch(worker));
+  }
+
+  void run_gathers(Workspace& workspace) {
+    const int64_t kv_heads = args_.kv.kv_heads, partition = gathered_floats(args_.kv);
+    auto* buffer = workspace.take<float>(static_cast<size_t>(PhasedPlan::buffer_floats(plan_.group())));
+    carried_ =
+        workspace.take<float>(static_cast<size_t>(PhasedPlan::carried_floats(plan_.group(), plan_.carried_rows())));
+    for (const GatherRound& round : plan_.gather_rounds()) {
+      for (int32_t p = round.first_piece; p < round.first_piece + round.pieces; ++p) {
+        const GatherPiece& piece = plan_.gather_pieces()[static_cast<size_t>(p)];
+        for_each(piece.partitions * kv_heads, [&](int64_t i, int worker) {
+          const int64_t n = i / kv_heads, head = i % kv_heads;
+          kernels_.gather(args_.kv, piece.block_table, static_cast<int32_t>(head),
+                          piece.first_partition + static_cast<int32_t>(n),
+                          buffer + ((piece.offset + n) * kv_heads + head) * partition, scratch(worker));
+        });
+      }
+      for_each(round.tasks * kv_heads, [&](int64_t i, int worker) {
+        const GatherTask& planned = plan_.gather_tasks()[static_cast<size_t>(round.first_task + i / kv_heads)];
+        AttentionTask task = planned.task;
+        task.gathered = buffer + planned.offset * kv_heads * partition;
+        task.states = carried(task.first_row);
+        kernels_.attend(args_, task, static_cast<int32_t>(i % kv_heads), 1, scratch(worker));
+      });
+    }
+  }
+
+  // States of a row of the step that are kept between rounds.
+  float* carried(int32_t row) const {
+    return carried_ + int64_t{row} * args_.heads * attention_state_floats(args_.kv.v_head_dim);
+  }
+
+  void run_tiles() {
+    const int64_t kv_heads = args_.kv.kv_heads;
+    for_each(static_cast<int64_t>(plan_.tiles().size()) * kv_heads, [&](int64_t i, int worker) {
+      AttentionTask task = plan_.tiles()[static_cast<size_t>(i / kv_heads)];
+      if (task.use == AttentionTask::Use::kLast) task.states = carried(task.first_row);
+      kernels_.attend(args_, task, static_cast<int32_t>(i % kv_heads), 1, scratch(worker));
+    });
+  }
+
+  const PhasedPlan& plan_;
+  const AttentionArgs& args_;
+  ThreadPool& pool_;
+  const AttentionKernels& kernels_;
+  float *scratch_ = nullptr, *partials_ = nullptr, *carried_ = nullptr;
+  int64_t scratch_floats_ = 0;
+};
+
+class PagedBackend : public AttentionBackend {
+ public:
+  explicit PagedBackend(ExtendStrategy strategy) : strategy_(strategy) {}
+
+  std::unique_ptr<AttentionPlan> make_plan(const AttentionGroup& group, int32_t max_requests,
+                                           int32_t max_tokens) const override {
+    return std::make_unique<PhasedPlan>(group, strategy_, max_requests, max_tokens);
+  }
+
+  size_t workspace_bytes(const AttentionGroup& group, int32_t, int32_t max_tokens) const override {
+    int64_t floats = kMaxWorkers * attention_scratch_floats(group.heads, kv_of(group, 0));
+    floats += PhasedPlan::partial_floats(group);
+    if (strategy_ == ExtendStrategy::kGather)
+      floats += PhasedPlan::buffer_floats(group) + PhasedPlan::carried_floats(group, max_tokens);
+    constexpr size_t kAlignmentSlack = 4 * 64;
+    return static_cast<size_t>(floats) * sizeof(float) + kAlignmentSlack;
+  }
+
+  void run(const AttentionPlan& in, const ConstHeadRows& q, const AttentionLayer& layer, const HeadRows& out,
+           Workspace& workspace, ThreadPool& pool) const override {
+    const auto& plan = static_cast<const PhasedPlan&>(in);
+    const AttentionArgs args = args_of(plan.group(), q, layer, out);
+    PhasedRun(plan, args, pool).run(workspace);
+  }
+
+ private:
+  ExtendStrategy strategy_;
+};
+
+class PhasedBackend final : public PagedBackend {
+ public:
+  using PagedBackend::PagedBackend;
+  std::string_view name() const override { return "PHASED"; }
+
+  void plan(const AttentionBatch& batch, AttentionPlan& out) const override {
+    check_in_debug(batch);
+    auto& plan = static_cast<PhasedPlan&>(out);
+    plan.clear();
+    if (batch.decode.requests > 0) plan.plan_decodes(batch, batch.decode);
+    if (batch.extend.requests > 0) plan.plan_extends(batch, batch.extend);
+    if (batch.prefill.requests > 0) plan.plan_prefills(batch, batch.prefill);
+  }
+};
+
+class JoinedBackend final : public PagedBackend {
+ public:
+  using PagedBackend::PagedBackend;
+  std::string_view name() const override { return "CPU_ATTN"; }
+
+  void plan(const AttentionBatch& batch, AttentionPlan& out) const override {
+    check_in_debug(batch);
+    auto& plan = static_cast<PhasedPlan&>(out);
+    plan.clear();
+    PhaseRange all;
+    all.requests = batch.decode.requests + batch.extend.requests + batch.prefill.requests;
+    all.tokens = batch.decode.tokens + batch.extend.tokens + batch.prefill.tokens;
+    if (all.requests > 0) plan.plan_extends(batch, all);
+  }
 };
 
 }  // namespace
 
-std::unique_ptr<AttentionBackend> make_phased_backend() { return std::make_unique<PhasedBackend>(); }
+std::unique_ptr<AttentionBackend> make_phased_backend(ExtendStrategy strategy) {
+  return std::make_unique<PhasedBackend>(strategy);
+}
+std::unique_ptr<AttentionBackend> make_joined_backend(ExtendStrategy strategy) {
+  return std::make_unique<JoinedBackend>(strategy);
+}
 
-std::vector<std::string> phased_backend_refusals(const AttentionGroup& group) {
+std::vector<std::string> paged_backend_refusals(const AttentionGroup& group) {
   std::vector<std::string> reasons;
   const auto refuse = [&](std::string reason) { reasons.push_back(std::move(reason)); };
   if (group.block_size < 16 || group.block_size % 16 != 0) refuse("Block size must be a multiple of 16.");
-  if (group.head_dim < 8 || group.head_dim > kMaxHeadDim || group.head_dim % 8 != 0) {
-    refuse(fmt::format("head_size {} not supported: a multiple of 8 up to {} is needed", group.head_dim, kMaxHeadDim));
+  for (const auto& [name, dim] : {std::pair{"head_size", group.head_dim}, {"value head_size", group.v_head_dim}}) {
+    if (dim < 8 || dim > kMaxHeadDim || dim % 8 != 0)
+      refuse(fmt::format("{} {} not supported: a multiple of 8 up to {} is needed", name, dim, kMaxHeadDim));
+  }
+  if (group.layout == KvLayout::kShuffle && group.head_dim != group.v_head_dim) {
+    refuse(fmt::format("head sizes {} of K and {} of V not supported in the shuffle layout: they must be equal",
+                       group.head_dim, group.v_head_dim));
   }
   if (group.kv_heads < 1 || group.heads < 1 || group.heads % group.kv_heads != 0) {
     refuse(fmt::format("{} query heads can't share {} KV heads", group.heads, group.kv_heads));
   }
-  if (group.kv_dtype != DType::kF32 && group.kv_dtype != DType::kF16 && group.kv_dtype != DType::kBF16) {
-    refuse(fmt::format("kv_cache_dtype {} not supported: F32, F16 or BF16 is needed", dtype_name(group.kv_dtype)));
+  if (!group.alibi_slopes.empty() && std::ssize(group.alibi_slopes) != group.heads)
+    refuse(fmt::format("{} ALiBi slopes for {} query heads", group.alibi_slopes.size(), group.heads));
+  if (group.window < 0) refuse(fmt::format("sliding window {} not supported: it must be positive", group.window));
+  const DType dtype = group.kv_dtype;
+  const bool wide = dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+  const bool narrow = dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2 || dtype == DType::kI8;
+  if (!wide && !narrow) {
+    refuse(fmt::format("kv_cache_dtype {} not supported: F32, F16, BF16, F8_E4M3, F8_E5M2 or I8 is needed",
+                       dtype_name(dtype)));
+  } else if (narrow != (group.kv_scaling != KvScaling::kNone)) {
+    refuse(fmt::format("kv_cache_dtype {} {} scales", dtype_name(dtype), narrow ? "needs" : "can't have"));
   }
   return reasons;
 }

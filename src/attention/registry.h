@@ -1,5 +1,6 @@
 #pragma once
-// Backends by vLLM's names. PHASED (alias ROCM_AITER_FA) splits the batch into decode, extend and prefill.
+// Backends by vLLM's names. PHASED (alias ROCM_AITER_FA) splits the batch into decode, extend and prefill; CPU_ATTN
+// runs it as one phase.
 #include <memory>
 #include <string>
 
@@ -9,6 +10,7 @@ namespace quire {
 
 // name: "" or "auto" = the best that fits. Throws Error(kInvalidArgument) that lists every backend with its reasons for
 // refusing `group` if the name is unknown or unfit ("Block size must be a multiple of 16.", ...).
-std::unique_ptr<AttentionBackend> make_attention_backend(const std::string& name, const AttentionGroup& group);
+std::unique_ptr<AttentionBackend> make_attention_backend(const std::string& name, const AttentionGroup& group,
+                                                         ExtendStrategy strategy = ExtendStrategy::kPaged);
 
 }  // namespace quire

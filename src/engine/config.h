@@ -17,9 +17,10 @@ struct EngineConfig {
   uint64_t seed = 0;
   int64_t max_model_len = 0;  // 0 = the model's
   int32_t block_size = 16;
-  std::string kv_cache_dtype = "auto";    // auto, float32, float16, bfloat16
+  std::string kv_cache_dtype = "auto";    // kv_cache.h has the names
   std::string kv_cache_layout = "plain";  // plain, shuffle
   std::string attention_backend;          // empty = best
+  std::string extend_strategy = "paged";  // paged, gather
   int64_t kv_cache_memory_bytes = 0;      // 0 = design.md section 5
   int64_t num_gpu_blocks_override = 0;    // blocks, for tests; 0 = off
   bool enable_prefix_caching = true;

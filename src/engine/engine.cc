@@ -38,7 +38,14 @@ AttentionGroup attention_group(const EngineConfig& config, const Model& model) {
   const ComputeDType dtype = parse_dtype(config.dtype);
   const bool narrow = dtype == ComputeDType::kAuto && model.config().dtype != "quantized";
   group.kv_dtype = parse_kv_dtype(config.kv_cache_dtype, narrow ? ComputeDType::kBF16 : dtype);
+  group.kv_scaling = kv_scaling_of(group.kv_dtype);
   return group;
+}
+
+std::unique_ptr<AttentionBackend> attention_backend(const EngineConfig& config, const AttentionGroup& group) {
+  const bool gather = config.extend_strategy == "gather";
+  return make_attention_backend(config.attention_backend, group,
+                                gather ? ExtendStrategy::kGather : ExtendStrategy::kPaged);
 }
 
 // EOS ids come from a file: those outside the vocabulary would be indices outside a row of logits.
@@ -142,7 +149,7 @@ Engine::Impl::Impl(EngineConfig c, bool fit_context, EngineParts p)
       parts(std::move(p)),
       eos_ids(known_ids(parts.model->config().eos_token_ids, parts.model->config().vocab_size)),
       group(attention_group(config, *parts.model)),
-      backend(make_attention_backend(config.attention_backend, group)),
+      backend(attention_backend(config, group)),
       queue(std::make_shared<EngineQueue>(config.max_num_queued_reqs + config.max_num_seqs)) {
   log_info(fmt::format("Using {} attention backend, {} KV layout, {} kernels, {} threads", backend->name(),
                        config.kv_cache_layout, cpu_isa_name(cpu_isa()), parts.threads->workers()));

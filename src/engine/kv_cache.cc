@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/numa.h"
@@ -18,7 +19,9 @@ int64_t blocks_for(int64_t tokens, int64_t block_size) { return (tokens + block_
 }  // namespace
 
 int64_t kv_block_bytes(const AttentionGroup& group, int64_t layers) {
-  return 2 * layers * group.block_size * group.kv_heads * group.head_dim * block_bytes(group.kv_dtype);
+  const PagedKv kv = kv_of(group, 1);
+  const int64_t scales = 2 * block_scales(kv) * static_cast<int64_t>(sizeof(float));
+  return layers * (k_block_bytes(kv) + v_block_bytes(kv) + scales);
 }
 
 int64_t choose_kv_blocks(const EngineConfig& config, const AttentionGroup& group, int64_t layers,
@@ -64,8 +67,26 @@ DType parse_kv_dtype(const std::string& name, ComputeDType compute) {
   if (name == "float32") return DType::kF32;
   if (name == "float16") return DType::kF16;
   if (name == "bfloat16") return DType::kBF16;
-  throw invalid_argument(fmt::format("--kv-cache-dtype {}: there are auto, float32, float16 and bfloat16", name),
-                         "kv-cache-dtype");
+  if (name == "fp8" || name == "fp8_e4m3") return DType::kF8E4M3;
+  if (name == "fp8_e5m2") return DType::kF8E5M2;
+  if (name == "int8_per_token_head") return DType::kI8;
+  throw invalid_argument(
+      fmt::format("--kv-cache-dtype {}: there are auto, float32, float16, bfloat16, fp8 (= fp8_e4m3), "
+                  "fp8_e4m3, fp8_e5m2 and int8_per_token_head",
+                  name),
+      "kv-cache-dtype");
+}
+
+KvScaling kv_scaling_of(DType kv_dtype) {
+  switch (kv_dtype) {
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+      return KvScaling::kTensor;
+    case DType::kI8:
+      return KvScaling::kTokenHead;
+    default:
+      return KvScaling::kNone;
+  }
 }
 
 KvCache::KvCache(const AttentionGroup& group, int64_t layers, int64_t blocks)
@@ -79,12 +100,18 @@ KvCache::KvCache(const AttentionGroup& group, int64_t layers, int64_t blocks)
                 "kv-cache-memory-bytes");
   }
   auto* next = static_cast<std::byte*>(memory_);
+  const auto take = [&](int64_t bytes) { return std::exchange(next, next + bytes); };
   for (int64_t layer = 0; layer < layers; ++layer) {
-    PagedKv kv{nullptr,          nullptr,        group.kv_dtype, group.layout,
-               group.block_size, group.kv_heads, group.head_dim, blocks};
-    kv.k = next;
-    kv.v = next + plane_bytes(kv);
-    next += 2 * plane_bytes(kv);
+    PagedKv kv = kv_of(group, blocks);
+    kv.k = take(k_plane_bytes(kv));
+    kv.v = take(v_plane_bytes(kv));
+    if (kv.scaling == KvScaling::kTokenHead) {
+      const int64_t bytes = plane_scales(kv) * static_cast<int64_t>(sizeof(float));
+      kv.k_scales = reinterpret_cast<float*>(take(bytes));
+      kv.v_scales = reinterpret_cast<float*>(take(bytes));
+    } else if (kv.scaling == KvScaling::kTensor) {
+      kv.k_scales = kv.v_scales = &unit_scale_;
+    }
     layers_.push_back(kv);
   }
 }

@@ -28,6 +28,8 @@ int64_t kv_block_bytes(const AttentionGroup& group, int64_t layers);
 // DType for --kv-cache-dtype; auto: f32 with --dtype float32, bf16 with bfloat16, else f16. Throws Error naming what
 // there is.
 DType parse_kv_dtype(const std::string& name, ComputeDType compute);
+// fp8 has one scale, 1, for a layer; int8 one for each token and head.
+KvScaling kv_scaling_of(DType kv_dtype);
 
 class KvCache {
  public:
@@ -42,6 +44,7 @@ class KvCache {
 
  private:
   std::vector<PagedKv> layers_;
+  float unit_scale_ = 1.0f;
   int64_t blocks_;
   void* memory_ = nullptr;
   size_t bytes_ = 0;

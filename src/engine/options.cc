@@ -55,7 +55,7 @@ void add_memory_options(OptionTable& table, EngineConfig& config) {
   table.group("KV cache");
   table.add("block-size", config.block_size, "tokens in one block of the cache").range(1, 4096);
   table.add("kv-cache-dtype", config.kv_cache_dtype, "type of cached keys and values")
-      .choices({"auto", "float32", "float16", "bfloat16"});
+      .choices({"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8_per_token_head"});
   table.add("kv-cache-layout", config.kv_cache_layout, "order of the cache in memory")
       .choices({"plain", "shuffle"})
       .env("QUIRE_KV_CACHE_LAYOUT")
@@ -101,6 +101,10 @@ void add_device_options(OptionTable& table, EngineConfig& config) {
            "name of the attention backend; an unknown one lists them all")
       .env("VLLM_ATTENTION_BACKEND")
       .value_name("NAME");
+  table
+      .add("extend-strategy", config.extend_strategy,
+           "how new tokens read an older context: pages in place, or gathered first")
+      .choices({"paged", "gather"});
   table.add("threads", config.threads, "compute threads; auto: the processors this process may use")
       .word("auto", 0)
       .range(1, 4096)

@@ -1,19 +1,11 @@
 #include "kvcache/block_pool.h"
 
-#include <xxhash.h>
-
-#include <algorithm>
 #include <cassert>
-#include <unordered_map>
 
 namespace quire {
 namespace {
 
 constexpr int32_t kNone = -1;
-
-struct HashOfBlockHash {
-  size_t operator()(const BlockHash& hash) const { return hash.low; }
-};
 
 }  // namespace
 
@@ -21,20 +13,24 @@ struct BlockPool::Impl {
   struct Block {
     int32_t references = 0;
     int32_t previous = kNone, next = kNone;  // in the free list, least recently used first
-    bool cached = false;
-    BlockHash hash;
   };
+
+  // Without prefix caching the cache has no entries and only hashes.
+  explicit Impl(const Options& o)
+      : options(o),
+        blocks(static_cast<size_t>(o.blocks)),
+        cache(o.prefix_caching ? o.blocks : 0, o.block_size, o.key) {}
 
   Options options;
   std::vector<Block> blocks;
-  std::vector<int32_t> tokens;  // [blocks, block_size], what a cached block holds
-  std::unordered_map<BlockHash, int32_t, HashOfBlockHash> by_hash;
+  PrefixCache cache;
   int32_t head = kNone, tail = kNone, free = 0;
 
   Block& at(int32_t block) {
     assert(block >= 0 && block < options.blocks);
     return blocks[static_cast<size_t>(block)];
   }
+  bool cached(int32_t block) const { return options.prefix_caching && cache.holds(block); }
 
   void append_free(int32_t block) {
     Block& b = at(block);
@@ -58,21 +54,9 @@ struct BlockPool::Impl {
     (b.next == kNone ? tail : at(b.next).previous) = b.previous;
     --free;
   }
-  void forget(int32_t block) {
-    Block& b = at(block);
-    if (!b.cached) return;
-    by_hash.erase(b.hash);
-    b.cached = false;
-  }
 };
 
-BlockPool::BlockPool(const Options& options) : impl_(std::make_unique<Impl>()) {
-  impl_->options = options;
-  impl_->blocks.resize(static_cast<size_t>(options.blocks));
-  if (options.prefix_caching) {
-    impl_->tokens.resize(static_cast<size_t>(options.blocks) * static_cast<size_t>(options.block_size));
-    impl_->by_hash.reserve(static_cast<size_t>(options.blocks));
-  }
+BlockPool::BlockPool(const Options& options) : impl_(std::make_unique<Impl>(options)) {
   for (int32_t block = 0; block < options.blocks; ++block) impl_->append_free(block);
 }
 
@@ -86,7 +70,7 @@ std::optional<int32_t> BlockPool::allocate() {
   const int32_t block = impl_->head;
   if (block == kNone) return std::nullopt;
   impl_->unlink_free(block);
-  impl_->forget(block);
+  if (impl_->cached(block)) impl_->cache.erase(block);
   impl_->at(block).references = 1;
   return block;
 }
@@ -101,50 +85,28 @@ void BlockPool::release(int32_t block) {
   assert(b.references > 0);
   if (--b.references > 0) return;
   // What holds no cached content is taken first: nothing is lost with it.
-  if (b.cached) {
+  if (impl_->cached(block)) {
     impl_->append_free(block);
   } else {
     impl_->prepend_free(block);
   }
 }
 
-BlockHash BlockPool::root(std::string_view cache_salt) const {
-  const XXH128_hash_t hash = XXH3_128bits_withSeed(cache_salt.data(), cache_salt.size(), impl_->options.key);
-  return {hash.low64, hash.high64};
-}
+BlockHash BlockPool::root(std::string_view cache_salt) const { return impl_->cache.root(cache_salt); }
 
 BlockHash BlockPool::extend(const BlockHash& parent, std::span<const int32_t> tokens) const {
-  // One buffer of parent and tokens would need an allocation; chaining through the seed and mixing in the other half
-  // does not.
-  const XXH128_hash_t hash = XXH3_128bits_withSeed(
-      tokens.data(), tokens.size_bytes(), parent.low ^ (parent.high * 0x9e3779b97f4a7c15u) ^ impl_->options.key);
-  const uint64_t pair[4] = {hash.low64, hash.high64, parent.low, parent.high};
-  const XXH128_hash_t chained = XXH3_128bits_withSeed(pair, sizeof pair, impl_->options.key);
-  return {chained.low64, chained.high64};
+  return impl_->cache.extend(parent, tokens);
 }
 
 std::optional<int32_t> BlockPool::find(const BlockHash& hash, std::span<const int32_t> tokens) const {
-  const auto it = impl_->by_hash.find(hash);
-  if (it == impl_->by_hash.end()) return std::nullopt;
-  const int32_t* held = impl_->tokens.data() + static_cast<int64_t>(it->second) * impl_->options.block_size;
-  if (!std::equal(tokens.begin(), tokens.end(), held, held + impl_->options.block_size)) return std::nullopt;
-  return it->second;
+  return impl_->cache.find(hash, tokens);
 }
 
 void BlockPool::publish(int32_t block, const BlockHash& hash, std::span<const int32_t> tokens) {
-  assert(tokens.size() == static_cast<size_t>(impl_->options.block_size));
-  Impl::Block& b = impl_->at(block);
-  if (!impl_->options.prefix_caching || b.cached) return;
-  if (!impl_->by_hash.emplace(hash, block).second) return;
-  b.cached = true;
-  b.hash = hash;
-  std::copy(tokens.begin(), tokens.end(),
-            impl_->tokens.begin() + static_cast<int64_t>(block) * impl_->options.block_size);
+  if (impl_->options.prefix_caching) impl_->cache.insert(block, hash, tokens);
 }
 
-void BlockPool::reset_prefix_cache() {
-  for (int32_t block = 0; block < impl_->options.blocks; ++block) impl_->forget(block);
-}
+void BlockPool::reset_prefix_cache() { impl_->cache.clear(); }
 
 int64_t slot_of(std::span<const int32_t> block_table, int64_t position, int32_t block_size) {
   if (position < 0 || position / block_size >= static_cast<int64_t>(block_table.size())) return -1;

@@ -8,13 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace quire {
+#include "kvcache/prefix_cache.h"
 
-// 128-bit keyed hash of a block's tokens and everything before it.
-struct BlockHash {
-  uint64_t low = 0, high = 0;
-  bool operator==(const BlockHash&) const = default;
-};
+namespace quire {
 
 class BlockPool {
  public:
@@ -46,6 +42,7 @@ class BlockPool {
   // A block whose content has this hash, parent chain and these very tokens (compared), or nullopt. Does not retain.
   std::optional<int32_t> find(const BlockHash& hash, std::span<const int32_t> tokens) const;
   // The block is full and computed: from now on find() may return it. A second block with equal content stays uncached.
+  // tokens.size() == block_size.
   void publish(int32_t block, const BlockHash& hash, std::span<const int32_t> tokens);
   void reset_prefix_cache();  // forgets all cached content; reference counts stay
 

@@ -85,7 +85,7 @@ class Llama final : public Model {
     AttentionGroup group;
     group.heads = static_cast<int32_t>(config_.heads);
     group.kv_heads = static_cast<int32_t>(config_.kv_heads);
-    group.head_dim = static_cast<int32_t>(config_.head_dim);
+    group.head_dim = group.v_head_dim = static_cast<int32_t>(config_.head_dim);
     group.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
     return group;
   }
@@ -135,10 +135,11 @@ class Llama final : public Model {
       const Layer& layer = layers_[i];
       rms_norm(x, layer.input_norm.data(), eps, normed, rows, hidden, pool);
       layer.qkv.forward(normed, hidden, qkv, qkv_size(), rows, false, workspace, pool);
-      rope(qkv, qkv_size(), config_.heads + config_.kv_heads, rows, cos, sin, half, config_.rope.interleaved, pool);
-      kv_write(qkv + q_size(), qkv_size(), qkv + q_size() + kv_size(), qkv_size(), input.attention.slots.data(), rows,
-               kv[i], pool);
-      backend.run(plan, qkv, qkv_size(), kv[i], attended, q_size(), workspace, pool);
+      const float *k = qkv + q_size(), *v = k + kv_size();
+      rope_kv_write(qkv, qkv_size(), config_.heads, k, qkv_size(), v, qkv_size(), input.attention.slots.data(), rows,
+                    cos, sin, half, config_.rope.interleaved, kv[i], pool);
+      backend.run(plan, {qkv, qkv_size(), config_.head_dim}, {kv[i]}, {attended, q_size(), config_.head_dim}, workspace,
+                  pool);
       if (i + 1 == layers_.size() && wanted < rows) {
         // Past the last attention rows don't meet again: only those whose logits are wanted go on.
         gather_rows(x, input.logits_rows, x, hidden);

@@ -1,5 +1,6 @@
 #include "tensor/dtype.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -15,20 +16,18 @@ uint16_t load_u16(const uint8_t* p) {
   return value;
 }
 
-// OCP 8-bit floats: e4m3 has no infinity and one NaN pattern, e5m2 follows IEEE.
-float f8e4m3_to_f32(uint8_t bits) {
-  const int exponent = (bits >> 3) & 15, mantissa = bits & 7;
-  float magnitude;
-  if (exponent == 15 && mantissa == 7) {
-    magnitude = std::numeric_limits<float>::quiet_NaN();
-  } else {
-    magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                              : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+// Rounds to nearest even a magnitude in f32 to a float with `mantissa` bits whose smallest normal is 2^min_exponent;
+// returns it with its exponent field counted from that of the subnormals, which is the pattern of an 8-bit float.
+uint32_t round_to_small_float(float magnitude, int mantissa, int min_exponent) {
+  const int shift = 23 - mantissa;
+  if (magnitude < std::ldexp(1.0f, min_exponent)) {
+    // Subnormal: whole units of 2^(min_exponent - mantissa).
+    return static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, mantissa - min_exponent)));
   }
-  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+  const auto bits = std::bit_cast<uint32_t>(magnitude);
+  const uint32_t rounded = bits + (1U << (shift - 1)) - 1 + (bits >> shift & 1);
+  return (rounded >> shift) - (static_cast<uint32_t>(126 + min_exponent) << mantissa);
 }
-
-float f8e5m2_to_f32(uint8_t bits) { return f16_to_f32(static_cast<uint16_t>(bits << 8)); }
 
 // GGUF blocks of 32: scale (and minimum) in f16, then codes; 4-bit codes hold element i low and element i + 16 high.
 void dequantize_q4(const uint8_t* block, bool has_min, float* dst) {
@@ -164,6 +163,37 @@ uint16_t f32_to_bf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>(bits >> 16 | 0x40);  // keep NaN a NaN
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float f8e4m3_to_f32(uint8_t bits) {
+  const int exponent = (bits >> 3) & 15, mantissa = bits & 7;
+  float magnitude;
+  if (exponent == 15 && mantissa == 7) {
+    magnitude = std::numeric_limits<float>::quiet_NaN();
+  } else {
+    magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                              : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  }
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+float f8e5m2_to_f32(uint8_t bits) { return f16_to_f32(static_cast<uint16_t>(bits << 8)); }
+
+uint8_t f32_to_f8e4m3(float value) {
+  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  const float magnitude = std::fabs(value);
+  if (!std::isfinite(magnitude)) return sign | 0x7f;
+  constexpr uint32_t kLargest = 0x7e;
+  return sign | static_cast<uint8_t>(std::min(kLargest, round_to_small_float(magnitude, 3, -6)));
+}
+
+uint8_t f32_to_f8e5m2(float value) {
+  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  const float magnitude = std::fabs(value);
+  if (std::isnan(magnitude)) return sign | 0x7f;
+  if (std::isinf(magnitude)) return sign | 0x7c;
+  constexpr uint32_t kLargest = 0x7b;
+  return sign | static_cast<uint8_t>(std::min(kLargest, round_to_small_float(magnitude, 2, -14)));
 }
 
 void dequantize(DType dtype, const void* src, float* dst, int64_t n) {

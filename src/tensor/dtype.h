@@ -27,6 +27,12 @@ inline float bf16_to_f32(uint16_t bits) {
   return v.f;
 }
 uint16_t f32_to_bf16(float value);
+// OCP 8-bit floats: e4m3 has no infinity and one NaN pattern, e5m2 follows IEEE. To narrow types finite values saturate
+// (at 448 and 57,344), and infinity becomes e4m3's NaN.
+float f8e4m3_to_f32(uint8_t bits);
+uint8_t f32_to_f8e4m3(float value);
+float f8e5m2_to_f32(uint8_t bits);
+uint8_t f32_to_f8e5m2(float value);
 
 // Dequantizes n elements (a whole number of blocks) of any type above but kI32 and kI64 into floats.
 void dequantize(DType dtype, const void* src, float* dst, int64_t n);

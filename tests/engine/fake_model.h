@@ -51,7 +51,7 @@ class FakeModel final : public Model {
   AttentionGroup attention_group() const override {
     AttentionGroup group;
     group.heads = group.kv_heads = 1;
-    group.head_dim = 64;
+    group.head_dim = group.v_head_dim = 64;
     return group;
   }
   size_t weight_bytes() const override { return 1; }

@@ -16,7 +16,7 @@ class KvBlocksTest : public testing::Test {
  protected:
   KvBlocksTest() {
     group_.heads = group_.kv_heads = 4;
-    group_.head_dim = 64;
+    group_.head_dim = group_.v_head_dim = 64;
     config_.max_num_seqs = 8;
     config_.max_model_len = 100;  // 7 blocks
   }

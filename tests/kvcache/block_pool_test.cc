@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <deque>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -64,34 +66,97 @@ TEST(BlockPool, HashesDependOnKeySaltParentAndTokens) {
   EXPECT_NE(pool.extend(root, a), other_key.extend(other_key.root(""), a));
 }
 
-TEST(BlockPool, AgreesWithANaivePool) {
-  std::mt19937 random(3);
-  BlockPool pool({8, 16, true, 1});
+TEST(BlockPool, WithoutPrefixCachingNothingIsFound) {
+  BlockPool pool({2, 16, false, 1});
+  const auto a = tokens_of(1);
+  const BlockHash hash = pool.extend(pool.root(""), a);
+  const int32_t block = *pool.allocate();
+  pool.publish(block, hash, a);
+  EXPECT_EQ(pool.find(hash, a), std::nullopt);
+  pool.release(block);
+  EXPECT_EQ(pool.allocate(), block) << "an uncached block is taken again first";
+  pool.reset_prefix_cache();
+}
+
+TEST(BlockPool, ASecondBlockOfEqualContentStaysUncached) {
+  BlockPool pool({2, 16, true, 1});
+  const auto a = tokens_of(1);
+  const BlockHash hash = pool.extend(pool.root(""), a);
+  const int32_t first = *pool.allocate(), second = *pool.allocate();
+  pool.publish(first, hash, a);
+  pool.publish(second, hash, a);
+  EXPECT_EQ(pool.find(hash, a), first);
+  pool.release(second);
+  EXPECT_EQ(pool.allocate(), second);
+  EXPECT_EQ(pool.find(hash, a), first) << "giving the copy away must not drop the first";
+}
+
+// What a pool should do, with lists and maps: which block is handed out, and what is found.
+struct NaivePool {
+  struct Content {
+    BlockHash hash;
+    std::vector<int32_t> tokens;
+  };
+  std::deque<int32_t> free;
   std::map<int32_t, int> references;
-  for (int step = 0; step < 20000; ++step) {
-    const int what = std::uniform_int_distribution<int>(0, 2)(random);
-    if (what == 0) {
-      const auto block = pool.allocate();
-      ASSERT_EQ(block.has_value(), references.size() < 8);
-      if (block) {
-        ASSERT_FALSE(references.contains(*block));
-        references[*block] = 1;
-        const auto tokens = tokens_of(std::uniform_int_distribution<int>(0, 20)(random));
-        pool.publish(*block, pool.extend(pool.root(""), tokens), tokens);
-      }
-    } else if (what == 1) {
-      const auto tokens = tokens_of(std::uniform_int_distribution<int>(0, 20)(random));
-      if (const auto block = pool.find(pool.extend(pool.root(""), tokens), tokens)) {
-        pool.retain(*block);
-        ++references[*block];
-      }
-    } else if (!references.empty()) {
-      auto it = references.begin();
-      std::advance(it, std::uniform_int_distribution<size_t>(0, references.size() - 1)(random));
-      pool.release(it->first);
-      if (--it->second == 0) references.erase(it);
+  std::map<int32_t, Content> cached;
+
+  std::optional<int32_t> find(const BlockHash& hash, const std::vector<int32_t>& tokens) const {
+    for (const auto& [block, content] : cached) {
+      if (content.hash == hash && content.tokens == tokens) return block;
     }
-    ASSERT_EQ(pool.free_blocks(), 8 - static_cast<int32_t>(references.size()));
+    return std::nullopt;
+  }
+};
+
+TEST(BlockPool, HandsOutAndFindsWhatANaivePoolDoes) {
+  std::mt19937 random(4);
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  constexpr int32_t kBlocks = 12;
+  BlockPool pool({kBlocks, 16, true, 9});
+  NaivePool naive;
+  for (int32_t i = 0; i < kBlocks; ++i) naive.free.push_back(i);
+  for (int step = 0; step < 50000; ++step) {
+    const auto tokens = tokens_of(pick(0, 25));
+    const BlockHash hash = pool.extend(pool.root(""), tokens);
+    ASSERT_EQ(pool.find(hash, tokens), naive.find(hash, tokens)) << step;
+    const int what = pick(0, 99);
+    if (what < 35) {
+      const auto block = pool.allocate();
+      ASSERT_EQ(block.has_value(), !naive.free.empty());
+      if (!block) continue;
+      ASSERT_EQ(*block, naive.free.front()) << step;
+      naive.free.pop_front();
+      naive.cached.erase(*block);
+      naive.references[*block] = 1;
+      if (pick(0, 2) > 0) {
+        pool.publish(*block, hash, tokens);
+        if (!naive.find(hash, tokens)) naive.cached[*block] = {hash, tokens};
+      }
+    } else if (what < 60) {
+      if (const auto block = pool.find(hash, tokens)) {
+        pool.retain(*block);
+        if (naive.references[*block]++ == 0) naive.free.erase(std::find(naive.free.begin(), naive.free.end(), *block));
+      }
+    } else if (what < 99) {
+      std::vector<int32_t> used;
+      for (const auto& [block, count] : naive.references) {
+        if (count > 0) used.push_back(block);
+      }
+      if (used.empty()) continue;
+      const int32_t block = used[static_cast<size_t>(pick(0, static_cast<int>(used.size()) - 1))];
+      pool.release(block);
+      if (--naive.references[block] > 0) continue;
+      if (naive.cached.contains(block)) {
+        naive.free.push_back(block);
+      } else {
+        naive.free.push_front(block);
+      }
+    } else if (pick(0, 9) == 0) {
+      pool.reset_prefix_cache();
+      naive.cached.clear();
+    }
+    ASSERT_EQ(pool.free_blocks(), static_cast<int32_t>(naive.free.size()));
   }
 }
 

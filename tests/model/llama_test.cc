@@ -143,14 +143,9 @@ class Session {
     workspace_ = std::make_unique<Workspace>(model_->workspace_bytes() + backend_->workspace_bytes(group, 1, 64));
     const auto& config = model_->config();
     for (int64_t i = 0; i < config.layers; ++i) {
-      PagedKv kv;
-      kv.layout = layout;
-      kv.block_size = kBlockSize;
-      kv.kv_heads = static_cast<int32_t>(config.kv_heads);
-      kv.head_dim = static_cast<int32_t>(config.head_dim);
-      kv.blocks = static_cast<int64_t>(blocks_.size());
-      kv.k = memory_.emplace_back(static_cast<size_t>(plane_bytes(kv)), std::byte{0xff}).data();
-      kv.v = memory_.emplace_back(static_cast<size_t>(plane_bytes(kv)), std::byte{0xff}).data();
+      PagedKv kv = kv_of(group, static_cast<int64_t>(blocks_.size()));
+      kv.k = memory_.emplace_back(static_cast<size_t>(k_plane_bytes(kv)), std::byte{0xff}).data();
+      kv.v = memory_.emplace_back(static_cast<size_t>(v_plane_bytes(kv)), std::byte{0xff}).data();
       kv_.push_back(kv);
     }
   }

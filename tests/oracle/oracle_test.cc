@@ -154,6 +154,43 @@ TEST_F(OracleTest, GreedyTokensAreThoseOfTransformersHoweverTheyAreScheduled) {
   }
 }
 
+// Backend, layout, block size, chunk size and strategy choose code and places in memory, not arithmetic. Besides the
+// prompts there is one that is long enough for an extend to gather context.
+TEST_F(OracleTest, AttentionOptionsDoNotChangeTokens) {
+  Prompt joined = prompts()[0];
+  for (const Prompt& prompt : prompts()) joined.ids.insert(joined.ids.end(), prompt.ids.begin(), prompt.ids.end());
+  joined.ids.resize(400);
+  const auto tokens = [&](const EngineConfig& config) {
+    Engine engine(config);
+    std::vector<std::shared_ptr<Generation>> generations{submit(engine, joined)};
+    for (const Prompt& prompt : prompts()) generations.push_back(submit(engine, prompt));
+    std::vector<Tokens> all;
+    for (const auto& generation : generations) all.push_back(tokens_of(*generation));
+    return all;
+  };
+  const std::vector<Tokens> first = tokens(config_);
+  struct Variant {
+    const char *backend, *layout, *strategy;
+    int32_t block_size;
+    int64_t chunk;
+  };
+  constexpr Variant kVariants[] = {{"PHASED", "plain", "gather", 16, 100},
+                                   {"ROCM_AITER_FA", "shuffle", "gather", 32, 33},
+                                   {"CPU_ATTN", "plain", "paged", 48, 7},
+                                   {"CPU_ATTN", "shuffle", "gather", 16, 130},
+                                   {"PHASED", "shuffle", "paged", 64, 2048}};
+  for (const Variant& v : kVariants) {
+    EngineConfig config = config_;
+    config.attention_backend = v.backend;
+    config.kv_cache_layout = v.layout;
+    config.extend_strategy = v.strategy;
+    config.block_size = v.block_size;
+    config.max_num_batched_tokens = v.chunk;
+    EXPECT_EQ(tokens(config), first) << v.backend << ", " << v.layout << ", " << v.strategy << ", blocks of "
+                                     << v.block_size << ", chunks of " << v.chunk;
+  }
+}
+
 TEST_F(OracleTest, TopLogprobsAreThoseOfTransformers) {
   Engine engine(config_);
   for (const Prompt& prompt : prompts()) {

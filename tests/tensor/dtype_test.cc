@@ -160,5 +160,32 @@ TEST(Dequantize, PlainTypes) {
   EXPECT_THROW(dequantize(DType::kI64, floats, out, 1), std::logic_error);
 }
 
+// Every code comes back, and whatever lies between two codes goes to the nearer one, ties to the even code.
+template <class To, class From>
+void expect_nearest(To to, From from, uint8_t largest) {
+  for (int code = 0; code < largest; ++code) {
+    const float low = from(static_cast<uint8_t>(code)), high = from(static_cast<uint8_t>(code + 1));
+    const float middle = 0.5f * (low + high);  // exact
+    for (const float sign : {1.0f, -1.0f}) {
+      const int bit = sign < 0 ? 0x80 : 0;
+      EXPECT_EQ(to(sign * low), code | bit);
+      EXPECT_EQ(to(sign * std::nextafter(middle, low)), code | bit) << middle;
+      EXPECT_EQ(to(sign * std::nextafter(middle, high)), (code + 1) | bit) << middle;
+      EXPECT_EQ(to(sign * middle), (code + code % 2) | bit) << middle;
+    }
+  }
+  EXPECT_EQ(to(from(largest)), largest);
+  EXPECT_EQ(to(1e30f), largest);
+  EXPECT_EQ(to(-1e30f), largest | 0x80);
+  EXPECT_TRUE(std::isnan(from(to(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+TEST(DType, EightBitFloatsRoundToNearestEven) {
+  expect_nearest(f32_to_f8e4m3, f8e4m3_to_f32, 0x7e);
+  expect_nearest(f32_to_f8e5m2, f8e5m2_to_f32, 0x7b);
+  EXPECT_TRUE(std::isnan(f8e4m3_to_f32(f32_to_f8e4m3(INFINITY))));
+  EXPECT_EQ(f8e5m2_to_f32(f32_to_f8e5m2(-INFINITY)), -INFINITY);
+}
+
 }  // namespace
 }  // namespace quire

@@ -46,7 +46,7 @@ void expect_bijection(const PagedKv& kv) {
       }
     }
   }
-  const int64_t elements = plane_bytes(kv) / block_bytes(kv.dtype);
+  const int64_t elements = k_plane_bytes(kv) / block_bytes(kv.dtype);
   for (const auto& offsets : {k, v}) {
     EXPECT_EQ(static_cast<int64_t>(offsets.size()), elements);
     EXPECT_EQ(*offsets.begin(), 0);
@@ -60,7 +60,7 @@ TEST(PagedKv, LayoutsCoverThePlane) {
     kv.dtype = dtype;
     kv.block_size = 16;
     kv.kv_heads = 3;
-    kv.head_dim = 32;
+    kv.head_dim = kv.v_head_dim = 32;
     kv.blocks = 2;
     expect_bijection<PlainLayout>(kv);
     expect_bijection<ShuffleLayout>(kv);
@@ -72,7 +72,7 @@ TEST(PagedKv, OffsetsAreSixtyFourBit) {
   kv.dtype = DType::kF16;
   kv.block_size = 16;
   kv.kv_heads = 8;
-  kv.head_dim = 128;
+  kv.head_dim = kv.v_head_dim = 128;
   kv.blocks = int64_t{1} << 20;
   const int64_t last = kv.blocks - 1;
   EXPECT_EQ(PlainLayout::k(kv, last, 15, 7, 127), kv.blocks * 16 * 8 * 128 - 1);
@@ -84,7 +84,7 @@ TEST(PagedKv, ShuffleAddressesByHand) {
   kv.dtype = DType::kF16;  // packs of 8
   kv.block_size = 16;
   kv.kv_heads = 2;
-  kv.head_dim = 64;
+  kv.head_dim = kv.v_head_dim = 64;
   kv.blocks = 4;
   // K [4, 2, 8, 16, 8]: block 1, head 1, dim 19 = pack 2 element 3, slot 5.
   EXPECT_EQ(ShuffleLayout::k(kv, 1, 5, 1, 19), (((1 * 2 + 1) * 8 + 2) * 16 + 5) * 8 + 3);

@@ -1,17 +1,32 @@
 #include "kernels/attention/attention.h"
 
+#include <algorithm>
+
 #include "base/cpu_isa.h"
+#include "kernels/attention/merge.h"
 
 namespace quire {
 
-int64_t attention_scratch_floats(int32_t heads, int32_t kv_heads, int32_t head_dim) {
-  const int64_t width = (head_dim + 15) / 16 * 16, states = int64_t{kQueryTile} * (heads / kv_heads);
-  const int64_t tiles = 2 * kPartitionKeys * width;  // K and V of a partition
-  const int64_t queries = states * width;            // scaled q, padded
-  const int64_t running = 2 * states * (2 + width) + (2 + width) +
-                          kPartitionKeys;  // chunk and total states, one partition's state, weights
-  constexpr int64_t kAlignmentSlack = 8 * 16;
-  return tiles + queries + running + kAlignmentSlack;
+// About 96 (row, head) pairs share the loading of a partition's K and V, which then costs a few percent of their
+// products.
+int32_t attention_tile_rows(int32_t heads, int32_t kv_heads) {
+  constexpr int32_t kStates = 96;
+  return std::max(1, kStates / (heads / kv_heads));
+}
+
+int64_t gathered_floats(const PagedKv& kv) {
+  const int64_t scales = kv.scaling == KvScaling::kNone ? 0 : 2;
+  return kPartitionKeys * (kv.head_dim + attention_width(kv.v_head_dim) + scales);
+}
+
+int64_t attention_scratch_floats(int32_t heads, const PagedKv& kv) {
+  const int64_t width = attention_width(kv.v_head_dim),
+                states = int64_t{attention_tile_rows(heads, kv.kv_heads)} * (heads / kv.kv_heads);
+  // q, scores, the partition's values, all values
+  const int64_t rows = states * (kv.head_dim + kPartitionKeys + 2 * width);
+  // Six numbers a state; these arrays and those above start on whole vectors, for each KV head.
+  const int64_t lanes = 6 * states + 10 * 16 * int64_t{kv.kv_heads};
+  return (gathered_floats(kv) + 16 * attention_width(kv.head_dim) + rows + lanes + 2 * 16 + 15) / 16 * 16;
 }
 
 const AttentionKernels& attention_kernels() {
@@ -24,6 +39,11 @@ const AttentionKernels& attention_kernels() {
       break;
   }
   return attention_kernels_scalar();
+}
+
+void merge_attention_states(const float* states, int64_t stride, int32_t count, int32_t v_head_dim, float* out,
+                            float* lse) {
+  attention_kernels().merge(states, stride, count, v_head_dim, out, lse);
 }
 
 }  // namespace quire

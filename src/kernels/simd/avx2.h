@@ -30,6 +30,32 @@ struct Avx2Isa {
     const auto widen = [](__m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); };
     return {widen(_mm_loadu_si128(q)), widen(_mm_loadu_si128(q + 1))};
   }
+  // The bits, moved into place in a half float, are 2^-8 of the value.
+  static F load_f8e4m3(const uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    const __m256i words = _mm256_cvtepu8_epi16(bytes);
+    const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(words, _mm256_set1_epi16(0x80)), 8);
+    const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(words, _mm256_set1_epi16(0x7f)), 7);
+    const __m256i halves = _mm256_or_si256(sign, magnitude);
+    const __m128i nan = _mm_cmpeq_epi8(_mm_and_si128(bytes, _mm_set1_epi8(0x7f)), _mm_set1_epi8(0x7f));
+    const auto widen = [](__m128i half, __m128i is_nan) {
+      const __m256 value = _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(256.0f));
+      return _mm256_blendv_ps(value, _mm256_set1_ps(__builtin_nanf("")),
+                              _mm256_castsi256_ps(_mm256_cvtepi8_epi32(is_nan)));
+    };
+    return {widen(_mm256_castsi256_si128(halves), nan),
+            widen(_mm256_extracti128_si256(halves, 1), _mm_srli_si128(nan, 8))};
+  }
+  static F load_f8e5m2(const uint8_t* p) {
+    const __m256i words =
+        _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 8);
+    return {_mm256_cvtph_ps(_mm256_castsi256_si128(words)), _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1))};
+  }
+  static F load_i8(const int8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+  }
   static void store_f16(uint16_t* p, F x) {
     auto* q = reinterpret_cast<__m128i*>(p);
     _mm_storeu_si128(q, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
@@ -65,12 +91,18 @@ struct Avx2Isa {
     const __m256 sign = _mm256_set1_ps(-0.0f);
     return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
   }
+  static F select_less(F a, F b, F x, F y) {
+    return {_mm256_blendv_ps(y.a, x.a, _mm256_cmp_ps(a.a, b.a, _CMP_LT_OQ)),
+            _mm256_blendv_ps(y.b, x.b, _mm256_cmp_ps(a.b, b.b, _CMP_LT_OQ))};
+  }
   static F round(F x) {
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     return {_mm256_round_ps(x.a, kNearest), _mm256_round_ps(x.b, kNearest)};
   }
   static F to_float(I x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
   static I to_int(F x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
+  // x * 2^n for n in [-126, 127].
+  static F scale_by_pow2(F x, F n) { return mul(x, pow2(to_int(n))); }
   static F pow2(I n) {
     const auto one = [](__m256i x) {
       return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(x, _mm256_set1_epi32(127)), 23));

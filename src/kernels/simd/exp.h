@@ -1,6 +1,7 @@
 #pragma once
 // exp over an Isa of simd/: x = n ln2 + r with |r| <= ln2/2, then the Taylor polynomial of degree 7 (remainder below
-// 2^-27 relative) and 2^n. Under -87.3 it gives 0, above 88.0 it is clamped: no infinities, no subnormals.
+// 2^-27 relative) and 2^n. Relative error below 3e-7 from -70 up, absolute error below 2e-38 under that; 0 under -87.3,
+// and above 88.0 the argument is clamped: no infinities, no subnormals.
 #include <initializer_list>
 
 namespace quire {
@@ -21,7 +22,7 @@ typename Isa::F simd_exp(typename Isa::F x) {
     p = Isa::fma(p, r, Isa::set1(coefficient));
   }
   // exp(-87.3) = 1.2e-38 is flushed so that masked keys weigh nothing.
-  const F result = Isa::mul(p, Isa::pow2(Isa::to_int(n)));
+  const F result = Isa::scale_by_pow2(p, n);
   return Isa::max(Isa::zero(), Isa::sub(result, Isa::set1(1.3e-38f)));
 }
 

@@ -47,6 +47,15 @@ struct ScalarIsa {
   static F load_bf16(const uint16_t* p) {
     return each([&](int i) { return bf16_to_f32(p[i]); });
   }
+  static F load_f8e4m3(const uint8_t* p) {
+    return each([&](int i) { return f8e4m3_to_f32(p[i]); });
+  }
+  static F load_f8e5m2(const uint8_t* p) {
+    return each([&](int i) { return f8e5m2_to_f32(p[i]); });
+  }
+  static F load_i8(const int8_t* p) {
+    return each([&](int i) { return static_cast<float>(p[i]); });
+  }
   static void store_f16(uint16_t* p, F a) {
     for (int i = 0; i < 16; ++i) p[i] = f32_to_f16(a.v[i]);
   }
@@ -89,6 +98,10 @@ struct ScalarIsa {
   static F abs(F a) {
     return each([&](int i) { return std::fabs(a.v[i]); });
   }
+  // Lane by lane: a < b ? x : y.
+  static F select_less(F a, F b, F x, F y) {
+    return each([&](int i) { return a.v[i] < b.v[i] ? x.v[i] : y.v[i]; });
+  }
   static F round(F a) {
     return each([&](int i) { return std::nearbyint(a.v[i]); });
   }
@@ -98,6 +111,8 @@ struct ScalarIsa {
   static I to_int(F a) {
     return each_int([&](int i) { return static_cast<int32_t>(std::nearbyint(a.v[i])); });
   }
+  // x * 2^n for n in [-126, 127].
+  static F scale_by_pow2(F x, F n) { return mul(x, pow2(to_int(n))); }
   // 2^n for n in [-126, 127].
   static F pow2(I n) {
     return each([&](int i) { return std::bit_cast<float>((n.v[i] + 127) << 23); });

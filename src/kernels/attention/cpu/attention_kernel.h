@@ -1,216 +1,479 @@
 #pragma once
-// attention.h's contract written once over an Isa of kernels/simd.
+// attention.h's contract written once over an Isa of kernels/simd. A (row, head) pair of the task is a state; states of
+// one row are neighbours.
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/attention/attention.h"
-#include "kernels/attention/cpu/kv_tile.h"
+#include "kernels/attention/cpu/kv_page.h"
+#include "kernels/attention/cpu/merge_kernel.h"
+#include "kernels/attention/cpu/products.h"
 #include "kernels/simd/exp.h"
+#include "kernels/simd/tanh.h"
 
 namespace quire {
 
-template <class Isa>
-struct AttentionKernel {
-  using F = typename Isa::F;
-  static constexpr float kMinusInfinity = -__builtin_inff();
+template <class Isa, class Pieces>
+class AttentionKernel {
+ public:
+  static const AttentionKernels& table() {
+    static constexpr AttentionKernels kTable{attend, gather, Merge::merge_row, Merge::merge};
+    return kTable;
+  }
 
-  // A softmax state in scratch: values are `width` floats, a multiple of 16.
-  struct State {
-    float* max;
-    float* sum;
-    float* values;
+ private:
+  using F = typename Isa::F;
+  using Merge = MergeKernel<Isa>;
+  using Products = AttentionProducts<Isa, Pieces::kAccumulators>;
+  using Use = AttentionTask::Use;
+  static constexpr float kMinusInfinity = Merge::kMinusInfinity;
+  static constexpr int64_t kAhead = 128;  // keys between what is read and what is fetched from memory meanwhile
+
+  // Keys and values of one partition; scales null unless the cache has them.
+  struct Tile {
+    float *k, *v, *k_scales, *v_scales;
+    Tile(float* base, const PagedKv& kv)
+        : k(base), v(k + kPartitionKeys * int64_t{kv.head_dim}), k_scales(nullptr), v_scales(nullptr) {
+      if (kv.scaling == KvScaling::kNone) return;
+      k_scales = v + kPartitionKeys * attention_width(kv.v_head_dim);
+      v_scales = k_scales + kPartitionKeys;
+    }
   };
 
+  // One worker's scratch (attention_scratch_floats): what all KV heads of a task use one after the other.
   struct Scratch {
-    float *k, *v, *q, *weights, *partition, *chunk, *total;
-    int64_t width, state;
-    Scratch(float* base, int32_t rows, int32_t head_dim) : width((head_dim + 15) / 16 * 16), state(2 + width) {
-      const auto take = [&](int64_t n) {
+    float *tile, *wide, *heads;
+    Scratch(float* base, const PagedKv& kv)
+        : tile(base),
+          wide(base + (gathered_floats(kv) + 15) / 16 * 16),
+          heads(wide + 16 * attention_width(kv.head_dim)) {}
+  };
+
+  // What each KV head has of its own. Values have `width` floats a state, maxima and sums one.
+  struct HeadScratch {
+    float *q, *scores;
+    float *part_values, *part_max, *part_sum;
+    float *values, *max, *sum;
+    float *old_weight, *new_weight;
+
+    // The n-th KV head of the task.
+    HeadScratch(const Scratch& scratch, int64_t n, int64_t states, const PagedKv& kv) {
+      const int64_t width = attention_width(kv.v_head_dim);
+      float* base = scratch.heads;
+      const auto take = [&](int64_t floats) {
         float* p = base;
-        base += (n + 15) / 16 * 16;
+        base += (floats + 15) / 16 * 16;
         return p;
       };
-      k = take(kPartitionKeys * width);
-      v = take(kPartitionKeys * width);
-      q = take(rows * width);
-      weights = take(kPartitionKeys);
-      partition = take(state);
-      chunk = take(rows * state);
-      total = take(rows * state);
+      for (int64_t i = 0; i <= n; ++i) {
+        q = take(states * kv.head_dim);
+        scores = take(states * kPartitionKeys);
+        part_values = take(states * width);
+        values = take(states * width);
+        for (float** lanes : {&part_max, &part_sum, &max, &sum, &old_weight, &new_weight}) *lanes = take(states);
+      }
     }
-    State at(float* states, int64_t i) const {
-      return {states + i * state + width, states + i * state + width + 1, states + i * state};
+    void clear(int64_t states) const {
+      for (float* lanes : {part_max, part_sum, max, sum, old_weight, new_weight}) {
+        for (int64_t i = 0; i < states; i += 16) Isa::store(lanes + i, Isa::zero());
+      }
     }
   };
 
-  static void clear(State s, int64_t width) {
-    *s.max = kMinusInfinity;
-    *s.sum = 0.0f;
-    for (int64_t d = 0; d < width; d += 16) Isa::store(s.values + d, Isa::zero());
-  }
+  struct Range {
+    int64_t begin, end;
+  };
 
-  static float exp_one(float x) {
-    float lanes[16];
-    Isa::store(lanes, simd_exp<Isa>(Isa::set1(x)));
-    return lanes[0];
-  }
+  // The task seen from one KV head.
+  struct Job {
+    const AttentionArgs& args;
+    const AttentionTask& task;
+    int64_t kv_head, share, states, width;
 
-  // into = into merged with from, whose keys come after. A state without keys (maximum -inf) weighs nothing.
-  static void merge(State into, State from, int64_t width) {
-    if (*from.max == kMinusInfinity) return;
-    const float max = *into.max > *from.max ? *into.max : *from.max;
-    const float old_weight = *into.max == kMinusInfinity ? 0.0f : exp_one(*into.max - max),
-                new_weight = exp_one(*from.max - max);
-    *into.max = max;
-    *into.sum = *into.sum * old_weight + *from.sum * new_weight;
-    for (int64_t d = 0; d < width; d += 16) {
-      const F old_part = Isa::mul(Isa::load(into.values + d), Isa::set1(old_weight));
-      Isa::store(into.values + d, Isa::fma(Isa::load(from.values + d), Isa::set1(new_weight), old_part));
-    }
-  }
+    int64_t position(int64_t state) const { return task.first_position + state / share; }
+    int64_t head(int64_t state) const { return kv_head * share + state % share; }
 
-  // Scores of keys [0, n) of the tile; lanes past n are -inf.
-  static F scores16(const float* q, const float* k, int64_t n, int64_t width) {
-    F sums[16];
-    for (int64_t j = 0; j < 16; ++j) sums[j] = Isa::zero();
-    for (int64_t j = 0; j < n; ++j) {
-      F sum = Isa::zero();
-      for (int64_t d = 0; d < width; d += 16) sum = Isa::fma(Isa::load(q + d), Isa::load(k + j * width + d), sum);
-      sums[j] = sum;
+    // Keys of the partition that starts at first_key which a state sees; empty if begin >= end.
+    Range keys(int64_t state, int64_t first_key) const {
+      const int64_t newest = position(state) + 1 - first_key;
+      const int64_t oldest = args.window > 0 ? newest - args.window : 0;
+      return {oldest > 0 ? oldest : 0, newest < kPartitionKeys ? newest : kPartitionKeys};
     }
-    const F scores = Isa::sum16(sums);
-    if (n == 16) return scores;
-    float lanes[16];
-    Isa::store(lanes, scores);
-    for (int64_t j = n; j < 16; ++j) lanes[j] = kMinusInfinity;
-    return Isa::load(lanes);
-  }
 
-  // values[d] += sum over keys of weight * v, N registers of d at a time.
-  template <int N>
-  static void weigh(const float* weights, const float* v, int64_t keys, int64_t width, float* values) {
-    F sums[N];
-    for (int i = 0; i < N; ++i) sums[i] = Isa::zero();
-    for (int64_t j = 0; j < keys; ++j) {
-      const F weight = Isa::set1(weights[j]);
-      for (int i = 0; i < N; ++i) sums[i] = Isa::fma(weight, Isa::load(v + j * width + 16 * i), sums[i]);
-    }
-    for (int i = 0; i < N; ++i) Isa::store(values + 16 * i, sums[i]);
-  }
-
-  // The state of one row over the first `keys` keys of the tile.
-  static void attend_partition(const float* q, const Scratch& s, int64_t keys, State out) {
-    F scores[kPartitionKeys / 16];
-    F largest = Isa::set1(kMinusInfinity);
-    const int64_t groups = (keys + 15) / 16;
-    for (int64_t g = 0; g < groups; ++g) {
-      const int64_t n = keys - 16 * g < 16 ? keys - 16 * g : 16;
-      scores[g] = scores16(q, s.k + 16 * g * s.width, n, s.width);
-      largest = Isa::max(largest, scores[g]);
-    }
-    const float max = Isa::max_lane(largest);
-    F sum = Isa::zero();
-    for (int64_t g = 0; g < groups; ++g) {
-      const F weight = simd_exp<Isa>(Isa::sub(scores[g], Isa::set1(max)));
-      Isa::store(s.weights + 16 * g, weight);
-      sum = Isa::add(sum, weight);
-    }
-    *out.max = max;
-    *out.sum = Isa::sum(sum);
-    int64_t d = 0;
-    for (; d + 64 <= s.width; d += 64) weigh<4>(s.weights, s.v + d, keys, s.width, out.values + d);
-    for (; d < s.width; d += 16) weigh<1>(s.weights, s.v + d, keys, s.width, out.values + d);
-  }
-
-  static void write_row(const AttentionArgs& args, int64_t row, int64_t head, State s) {
-    const float inverse = *s.sum > 0.0f ? 1.0f / *s.sum : 0.0f;
-    float* out = args.out + row * args.ldo + head * args.kv.head_dim;
-    for (int64_t d = 0; d < args.kv.head_dim; ++d) out[d] = s.values[d] * inverse;
-    // A NaN among the scores must reach the logits, where its request ends; the maximum drops it, the sum does not.
-    if (*s.sum != *s.sum) out[0] = *s.sum;
-  }
-
-  template <class T, bool kBf16>
-  static void attend_typed(const AttentionArgs& args, const AttentionTask& task, int32_t kv_head, float* partials,
-                           float* scratch) {
-    const int32_t head_dim = args.kv.head_dim, share = args.heads / args.kv.kv_heads, states = task.rows * share;
-    const Scratch s(scratch, states, head_dim);
-    for (int32_t i = 0; i < states; ++i) {
-      const float* q =
-          args.q + (task.first_row + i / share) * args.ldq + (int64_t{kv_head} * share + i % share) * head_dim;
-      float* row = s.q + i * s.width;
-      for (int64_t d = 0; d < s.width; ++d) row[d] = d < head_dim ? q[d] * args.scale : 0.0f;
-      clear(s.at(s.total, i), s.width);
-    }
-    if (s.width != head_dim) {
-      for (int64_t i = 0; i < 2 * kPartitionKeys * s.width; ++i)
-        s.k[i] = 0.0f;  // the padding of K and V, which lie side by side
-    }
-    const int64_t keys_of_last_row = int64_t{task.first_position} + task.rows;
-    for (int32_t chunk = task.first_chunk; chunk < task.first_chunk + task.chunks; ++chunk) {
-      for (int32_t i = 0; i < states; ++i) clear(s.at(s.chunk, i), s.width);
-      for (int64_t first = int64_t{chunk} * kChunkKeys; first < (int64_t{chunk} + 1) * kChunkKeys;
-           first += kPartitionKeys) {
-        const int64_t available = keys_of_last_row - first < kPartitionKeys ? keys_of_last_row - first : kPartitionKeys;
-        if (available <= 0) break;
-        KvTile<Isa, T, kBf16>::load(args.kv, task.block_table, kv_head, first, available, s.width, s.k, s.v);
-        for (int32_t i = 0; i < states; ++i) {
-          const int64_t seen = int64_t{task.first_position} + i / share + 1 - first,
-                        keys = seen < available ? seen : available;
-          if (keys <= 0) continue;
-          attend_partition(s.q + i * s.width, s, keys, s.at(s.partition, 0));
-          merge(s.at(s.chunk, i), s.at(s.partition, 0), s.width);
-        }
+    // States that see keys of that partition: earlier rows see none of it yet, later rows none of it any more.
+    Range seeing(int64_t first_key) const {
+      const int64_t blind = first_key - task.first_position;
+      Range range{blind > 0 ? blind * share : 0, states};
+      if (args.window > 0) {
+        const int64_t rows = first_key + kPartitionKeys - 1 + args.window - task.first_position;
+        if (rows * share < states) range.end = rows > 0 ? rows * share : 0;
       }
-      for (int32_t i = 0; i < states; ++i) merge(s.at(s.total, i), s.at(s.chunk, i), s.width);
+      return range;
     }
-    for (int32_t i = 0; i < states; ++i) {
-      const State state = s.at(s.total, i);
-      const int64_t head = int64_t{kv_head} * share + i % share;
-      if (task.partial < 0) {
-        write_row(args, task.first_row + i / share, head, state);
+  };
+
+  // The KV heads of a task that are attended in step.
+  struct Heads {
+    const AttentionArgs& args;
+    const AttentionTask& task;
+    int64_t kv_head, count;
+    Scratch scratch;
+
+    Job job(int64_t n) const {
+      const int64_t share = args.heads / args.kv.kv_heads;
+      return {args, task, kv_head + n, share, task.rows * share, attention_width(args.kv.v_head_dim)};
+    }
+    HeadScratch scratch_of(int64_t n) const {
+      return HeadScratch(scratch, n, task.rows * int64_t{args.heads / args.kv.kv_heads}, args.kv);
+    }
+  };
+
+  static void scale_queries(const Job& job, float* q) {
+    const ConstHeadRows& rows = job.args.q;
+    const int64_t head_dim = job.args.kv.head_dim;
+    for (int64_t i = 0; i < job.states; ++i, q += head_dim) {
+      const int64_t at = (job.task.first_row + i / job.share) * rows.row_stride + job.head(i) * rows.head_stride;
+      if (rows.dtype == DType::kF32) {
+        const float* from = static_cast<const float*>(rows.data) + at;
+        for (int64_t d = 0; d < head_dim; ++d) q[d] = from[d] * job.args.scale;
       } else {
-        float* partial = partials + (int64_t{task.partial} * args.heads + head) * attention_state_floats(head_dim);
-        partial[0] = *state.max;
-        partial[1] = *state.sum;
-        for (int64_t d = 0; d < head_dim; ++d) partial[2 + d] = state.values[d];
+        const uint16_t* from = static_cast<const uint16_t*>(rows.data) + at;
+        const auto widen = rows.dtype == DType::kF16 ? f16_to_f32 : bf16_to_f32;
+        for (int64_t d = 0; d < head_dim; ++d) q[d] = widen(from[d]) * job.args.scale;
       }
     }
   }
 
-  static void attend(const AttentionArgs& args, const AttentionTask& task, int32_t kv_head, float* partials,
-                     float* scratch) {
-    switch (args.kv.dtype) {
+  // What comes between a product and the softmax, for the 16-key groups of a row that hold keys [begin, end).
+  static void adjust(const Job& job, const Tile& tile, int64_t state, int64_t first_key, Range keys, float* scores) {
+    const AttentionArgs& args = job.args;
+    const F cap = Isa::set1(args.soft_cap), inverse_cap = Isa::set1(1.0f / args.soft_cap);
+    alignas(64) static constexpr float kIota[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    for (int64_t j = keys.begin / 16 * 16; j < keys.end; j += 16) {
+      F x = Isa::load(scores + j);
+      if (tile.k_scales != nullptr) x = Isa::mul(x, Isa::load(tile.k_scales + j));
+      if (args.soft_cap > 0.0f) x = Isa::mul(cap, simd_tanh<Isa>(Isa::mul(x, inverse_cap)));
+      if (args.alibi_slopes != nullptr) {
+        const auto distance = static_cast<float>(first_key + j - job.position(state));
+        x = Isa::fma(Isa::set1(args.alibi_slopes[job.head(state)]), Isa::add(Isa::load(kIota), Isa::set1(distance)), x);
+      }
+      Isa::store(scores + j, x);
+    }
+  }
+
+  // Turns the scores of keys [begin, end) into weights.
+  static void softmax(float* scores, Range keys, float* max, float* sum) {
+    const int64_t first = keys.begin / 16 * 16, padded = (keys.end + 15) / 16 * 16;
+    for (int64_t j = first; j < keys.begin; ++j) scores[j] = kMinusInfinity;
+    for (int64_t j = keys.end; j < padded; ++j) scores[j] = kMinusInfinity;
+    F largest = Isa::load(scores + first);
+    for (int64_t j = first + 16; j < padded; j += 16) largest = Isa::max(largest, Isa::load(scores + j));
+    *max = Isa::max_lane(largest);
+    const F shift = Isa::set1(*max);
+    F total = Isa::zero();
+    for (int64_t j = first; j < padded; j += 16) {
+      const F weight = Merge::weight(Isa::load(scores + j), shift);
+      Isa::store(scores + j, weight);
+      total = Isa::add(total, weight);
+    }
+    *sum = Isa::sum(total);
+  }
+
+  // From products to weights for `rows` states from state i on; a state's scores are kPartitionKeys apart.
+  static void weights_of(const Job& job, const HeadScratch& s, const Tile& tile, int64_t first_key, int64_t i,
+                         int rows) {
+    const bool adjusted = tile.k_scales != nullptr || job.args.soft_cap > 0.0f || job.args.alibi_slopes != nullptr;
+    float* row = s.scores + i * kPartitionKeys;
+    for (int r = 0; r < rows; ++r, row += kPartitionKeys) {
+      const Range keys = job.keys(i + r, first_key);
+      if (adjusted) adjust(job, tile, i + r, first_key, keys, row);
+      softmax(row, keys, s.part_max + i + r, s.part_sum + i + r);
+      if (tile.v_scales == nullptr) continue;
+      for (int64_t j = keys.begin / 16 * 16; j < keys.end; j += 16)
+        Isa::store(row + j, Isa::mul(Isa::load(row + j), Isa::load(tile.v_scales + j)));
+    }
+  }
+
+  // Values of `rows` states from state i on over the keys of `clip`, added to what there is if `onto`, by
+  // product(first row, rows, begin, end, onto). What a row doesn't see it must not touch: 0 * NaN. So keys that all
+  // rows see are taken together, and those before and after row by row. Positions ascend with the states: the first row
+  // has the oldest key, the last the newest.
+  template <class Product>
+  static void weigh(const Job& job, int64_t first_key, int64_t i, int rows, Range clip, bool onto, Product product) {
+    const auto keys = [&](int r) {
+      const Range seen = job.keys(i + r, first_key);
+      return Range{seen.begin > clip.begin ? seen.begin : clip.begin, seen.end < clip.end ? seen.end : clip.end};
+    };
+    const Range shared{keys(rows - 1).begin, keys(0).end};
+    if (shared.begin >= shared.end) {
+      for (int r = 0; r < rows; ++r) product(r, 1, keys(r).begin, keys(r).end, onto);
+      return;
+    }
+    const bool older = keys(0).begin < shared.begin;
+    for (int r = 0; older && r < rows; ++r) product(r, 1, keys(r).begin, shared.begin, onto);
+    product(0, rows, shared.begin, shared.end, onto || older);
+    for (int r = 1; r < rows; ++r) {
+      if (keys(r).end > shared.end) product(r, 1, shared.end, keys(r).end, true);
+    }
+  }
+
+  // Softmax states over a partition that lies in `tile`, for states [seeing.begin, seeing.end); their values go to
+  // `values`. All scores come before all values, so that K and then V stay in the L1 cache.
+  static void attend_tile(const Job& job, const HeadScratch& s, const Tile& tile, int64_t first_key, Range seeing,
+                          float* values) {
+    const int64_t head_dim = job.args.kv.head_dim;
+    const auto for_row_groups = [&](auto fn) {
+      for (int64_t i = seeing.begin; i < seeing.end; i += Products::kRows)
+        fn(i, static_cast<int>(seeing.end - i < Products::kRows ? seeing.end - i : Products::kRows));
+    };
+    for_row_groups([&](int64_t i, int rows) {
+      const int64_t begin = job.keys(i, first_key).begin / 16 * 16, end = job.keys(i + rows - 1, first_key).end;
+      Products::scores(rows, s.q + i * head_dim, head_dim, tile.k + begin * head_dim, (end - begin + 15) / 16,
+                       s.scores + i * kPartitionKeys + begin);
+      weights_of(job, s, tile, first_key, i, rows);
+    });
+    for_row_groups([&](int64_t i, int rows) {
+      weigh(job, first_key, i, rows, {0, kPartitionKeys}, false,
+            [&](int r, int n, int64_t begin, int64_t end, bool onto) {
+              Products::weigh(n, s.scores + (i + r) * kPartitionKeys, tile.v, begin, end, job.width, onto,
+                              values + (i + r) * job.width);
+            });
+    });
+  }
+
+  // The same for `count` KV heads whose states are one group of rows, straight from the pages: each 16 keys are used as
+  // they come, of all heads, which is the order they lie in. target: values or part_values.
+  template <DType kDType>
+  static void attend_pages(const Heads& heads, int64_t first_key, Range seeing, int64_t keys_to_come,
+                           float* HeadScratch::*target) {
+    using Page = KvPage<Isa, Pieces, kDType>;
+    const PagedKv& kv = heads.args.kv;
+    const Page page(kv);
+    float* wide = heads.scratch.wide;
+    const int64_t i = seeing.begin;
+    const int rows = static_cast<int>(seeing.end - i);
+    const Job any = heads.job(0);
+    const int64_t begin = any.keys(i, first_key).begin / 16 * 16, end = any.keys(seeing.end - 1, first_key).end;
+    const auto source = [&](int64_t head, int64_t j) {
+      return first_key + j < keys_to_come
+                 ? Page::source(kv, heads.task.block_table, heads.kv_head + head, first_key + j)
+                 : typename Page::Source{};
+    };
+    for (int64_t j = begin; j < end; j += 16) {
+      for (int64_t h = 0; h < heads.count; ++h) {
+        const HeadScratch s = heads.scratch_of(h);
+        Products::with_rows(rows, [&](auto n) {
+          page.template scores<n>(source(h, j), source(h, j + kAhead), s.q + i * kv.head_dim,
+                                  s.scores + i * kPartitionKeys + j, wide);
+        });
+      }
+    }
+    const Tile scales(heads.scratch.tile, kv);
+    for (int64_t h = 0; h < heads.count; ++h) {
+      load_scales(kv, heads.task.block_table, heads.kv_head + h, first_key, begin, end, scales);
+      weights_of(heads.job(h), heads.scratch_of(h), scales, first_key, i, rows);
+    }
+    for (int64_t j = begin; j < end; j += 16) {
+      for (int64_t h = 0; h < heads.count; ++h) {
+        const HeadScratch s = heads.scratch_of(h);
+        const typename Page::Source from = source(h, j), ahead = source(h, j + kAhead);
+        weigh(any, first_key, i, rows, {j, j + 16}, j > begin,
+              [&](int r, int count, int64_t first, int64_t last, bool onto) {
+                Products::with_rows(count, [&](auto n) {
+                  page.template weigh<n>(from, ahead, s.scores + (i + r) * kPartitionKeys + j, first - j, last - j,
+                                         onto, s.*target + (i + r) * any.width, wide);
+                });
+              });
+      }
+    }
+  }
+
+  static void clear_lanes(const HeadScratch& s, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      s.part_max[i] = kMinusInfinity;
+      s.part_sum[i] = 0.0f;
+    }
+  }
+
+  // Merges the partition's states into the running ones.
+  static void merge_partition(const Job& job, const HeadScratch& s, Range seeing) {
+    clear_lanes(s, 0, seeing.begin);
+    clear_lanes(s, seeing.end, job.states);
+    for (int64_t i = 0; i < job.states; i += 16) {
+      const typename Merge::Step step =
+          Merge::step(Isa::load(s.max + i), Isa::load(s.sum + i), Isa::load(s.part_max + i), Isa::load(s.part_sum + i));
+      Isa::store(s.max + i, step.max);
+      Isa::store(s.sum + i, step.sum);
+      Isa::store(s.old_weight + i, step.first_weight);
+      Isa::store(s.new_weight + i, step.second_weight);
+    }
+    for (int64_t i = seeing.begin; i < seeing.end; ++i) {
+      Merge::combine(s.values + i * job.width, s.part_values + i * job.width, job.width, s.old_weight[i],
+                     s.new_weight[i]);
+    }
+  }
+
+  static void start_empty(const Job& job, const HeadScratch& s) {
+    for (int64_t i = 0; i < job.states; ++i) {
+      s.max[i] = kMinusInfinity;
+      s.sum[i] = 0.0f;
+    }
+    for (int64_t d = 0; d < job.states * job.width; d += 16) Isa::store(s.values + d, Isa::zero());
+  }
+
+  // Where the state of `state`, or of the one row's head in partition n of the task, is kept between tasks.
+  static float* kept(const Job& job, int64_t n, int64_t head) {
+    return job.task.states + (n * job.args.heads + head) * attention_state_floats(job.args.kv.v_head_dim);
+  }
+
+  static void store_state(const Job& job, float* state, const float* values, float max, float sum) {
+    for (int64_t d = 0; d < job.width; d += 16) Isa::store(state + d, Isa::load(values + d));
+    state[job.width] = max;
+    state[job.width + 1] = sum;
+  }
+
+  static void load_states(const Job& job, const HeadScratch& s) {
+    for (int64_t i = 0; i < job.states; ++i) {
+      const float* state = kept(job, i / job.share, job.head(i));
+      for (int64_t d = 0; d < job.width; d += 16) Isa::store(s.values + i * job.width + d, Isa::load(state + d));
+      s.max[i] = state[job.width];
+      s.sum[i] = state[job.width + 1];
+    }
+  }
+
+  static void finish(const Job& job, const HeadScratch& s) {
+    const bool keep = job.task.use == Use::kFirst || job.task.use == Use::kMiddle;
+    for (int64_t i = 0; i < job.states; ++i) {
+      const float* values = s.values + i * job.width;
+      if (keep) {
+        store_state(job, kept(job, i / job.share, job.head(i)), values, s.max[i], s.sum[i]);
+      } else {
+        Merge::write(job.args, job.task.first_row + i / job.share, job.head(i), values, s.max[i], s.sum[i]);
+      }
+    }
+  }
+
+  static void load_scales(const PagedKv& kv, const int32_t* block_table, int64_t kv_head, int64_t first_key,
+                          int64_t begin, int64_t end, const Tile& tile) {
+    if (tile.k_scales == nullptr) return;
+    for (int64_t j = begin; j < end; ++j) {
+      const int64_t key = first_key + j,
+                    at = scale_index(kv, block_table[key / kv.block_size], key % kv.block_size, kv_head);
+      tile.k_scales[j] = kv.k_scales[at];
+      tile.v_scales[j] = kv.v_scales[at];
+    }
+  }
+
+  // Keys [begin, end) of the partition; begin is a multiple of 16.
+  template <DType kDType>
+  static void load_tile(const PagedKv& kv, const int32_t* block_table, int64_t kv_head, int64_t first_key,
+                        int64_t begin, int64_t end, const Tile& tile, float* wide) {
+    using Page = KvPage<Isa, Pieces, kDType>;
+    const Page page(kv);
+    const int64_t width = attention_width(kv.v_head_dim);
+    for (int64_t j = begin; j < end; j += 16) {
+      const typename Page::Source from = Page::source(kv, block_table, kv_head, first_key + j);
+      page.load_keys(from, tile.k + j * kv.head_dim, wide);
+      page.load_values(from, end - j < 16 ? end - j : 16, tile.v + j * width, wide);
+    }
+    load_scales(kv, block_table, kv_head, first_key, begin, end, tile);
+  }
+
+  // The states over partition n of the task, for all its KV heads; their values go to target.
+  template <DType kDType>
+  static void attend_partition(const Heads& heads, int64_t n, int64_t first_key, Range seeing,
+                               float* HeadScratch::*target) {
+    if (seeing.begin >= seeing.end) return;
+    const AttentionTask& task = heads.task;
+    const PagedKv& kv = heads.args.kv;
+    const Job job = heads.job(0);
+    if (task.gathered == nullptr && seeing.end - seeing.begin <= kPageStates) {
+      const int64_t end = (task.first_partition + task.partitions) * int64_t{kPartitionKeys},
+                    newest = job.position(job.states - 1);
+      return attend_pages<kDType>(heads, first_key, seeing, newest < end ? newest + 1 : end, target);
+    }
+    const HeadScratch s = heads.scratch_of(0);
+    if (task.gathered != nullptr) {
+      // Only read from here on.
+      auto* gathered = const_cast<float*>(task.gathered) + (n * kv.kv_heads + job.kv_head) * gathered_floats(kv);
+      return attend_tile(job, s, Tile(gathered, kv), first_key, seeing, s.*target);
+    }
+    const Tile tile(heads.scratch.tile, kv);
+    load_tile<kDType>(kv, task.block_table, job.kv_head, first_key, job.keys(seeing.begin, first_key).begin / 16 * 16,
+                      job.keys(seeing.end - 1, first_key).end, tile, heads.scratch.wide);
+    attend_tile(job, s, tile, first_key, seeing, s.*target);
+  }
+
+  template <DType kDType>
+  static void attend_typed(const Heads& heads) {
+    const AttentionTask& task = heads.task;
+    const auto for_heads = [&](auto fn) {
+      for (int64_t h = 0; h < heads.count; ++h) fn(heads.job(h), heads.scratch_of(h));
+    };
+    bool started = task.use == Use::kMiddle || task.use == Use::kLast;
+    for_heads([&](const Job& job, const HeadScratch& s) {
+      s.clear(job.states);
+      scale_queries(job, s.q);
+      if (started) load_states(job, s);
+    });
+    for (int64_t n = 0; n < task.partitions; ++n) {
+      const int64_t first_key = (task.first_partition + n) * int64_t{kPartitionKeys};
+      const Range seeing = heads.job(0).seeing(first_key);
+      const bool first =
+          task.use != Use::kPartitions && !started && seeing.begin == 0 && seeing.end == heads.job(0).states;
+      attend_partition<kDType>(heads, n, first_key, seeing, first ? &HeadScratch::values : &HeadScratch::part_values);
+      for_heads([&](const Job& job, const HeadScratch& s) {
+        if (task.use == Use::kPartitions) {
+          for (int64_t i = 0; i < job.states; ++i)
+            store_state(job, kept(job, n, job.head(i)), s.part_values + i * job.width, s.part_max[i], s.part_sum[i]);
+        } else if (first) {
+          std::memcpy(s.max, s.part_max, static_cast<size_t>(job.states) * sizeof(float));
+          std::memcpy(s.sum, s.part_sum, static_cast<size_t>(job.states) * sizeof(float));
+        } else {
+          if (!started) start_empty(job, s);
+          merge_partition(job, s, seeing);
+        }
+      });
+      started = true;
+    }
+    if (task.use == Use::kPartitions) return;
+    for_heads([&](const Job& job, const HeadScratch& s) {
+      if (!started) start_empty(job, s);
+      finish(job, s);
+    });
+  }
+
+  // fn with the cache's type as a template argument. The registry admits no other type.
+  template <class Fn>
+  static void with_dtype(DType dtype, Fn fn) {
+    switch (dtype) {
       case DType::kF32:
-        return attend_typed<float, false>(args, task, kv_head, partials, scratch);
+        return fn.template operator()<DType::kF32>();
       case DType::kBF16:
-        return attend_typed<uint16_t, true>(args, task, kv_head, partials, scratch);
+        return fn.template operator()<DType::kBF16>();
+      case DType::kF8E4M3:
+        return fn.template operator()<DType::kF8E4M3>();
+      case DType::kF8E5M2:
+        return fn.template operator()<DType::kF8E5M2>();
+      case DType::kI8:
+        return fn.template operator()<DType::kI8>();
       default:
-        return attend_typed<uint16_t, false>(args, task, kv_head, partials,
-                                             scratch);  // f16; the registry admits no other
+        return fn.template operator()<DType::kF16>();
     }
   }
 
-  static void combine(const AttentionArgs& args, int32_t row, int32_t head, const float* partials,
-                      int32_t first_partial, int32_t count, float* scratch) {
-    const int32_t head_dim = args.kv.head_dim;
-    const Scratch s(scratch, 1, head_dim);
-    const State total = s.at(s.total, 0), chunk = s.at(s.chunk, 0);
-    clear(total, s.width);
-    clear(chunk, s.width);
-    for (int32_t i = 0; i < count; ++i) {
-      const float* partial =
-          partials + (int64_t{first_partial + i} * args.heads + head) * attention_state_floats(head_dim);
-      *chunk.max = partial[0];
-      *chunk.sum = partial[1];
-      for (int64_t d = 0; d < head_dim; ++d) chunk.values[d] = partial[2 + d];
-      merge(total, chunk, s.width);
-    }
-    write_row(args, row, head, total);
+  static void attend(const AttentionArgs& args, const AttentionTask& task, int32_t kv_head, int32_t count,
+                     float* scratch) {
+    const Heads heads{args, task, kv_head, count, Scratch(scratch, args.kv)};
+    with_dtype(args.kv.dtype, [&]<DType kDType>() { attend_typed<kDType>(heads); });
   }
 
-  static const AttentionKernels& table() {
-    static constexpr AttentionKernels kTable{attend, combine};
-    return kTable;
+  static void gather(const PagedKv& kv, const int32_t* block_table, int32_t kv_head, int32_t partition, float* gathered,
+                     float* scratch) {
+    with_dtype(kv.dtype, [&]<DType kDType>() {
+      load_tile<kDType>(kv, block_table, kv_head, int64_t{partition} * kPartitionKeys, 0, kPartitionKeys,
+                        Tile(gathered, kv), scratch);
+    });
   }
 };
 
