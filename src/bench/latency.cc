@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -15,6 +13,7 @@
 
 #include "base/error.h"
 #include "bench/python_format.h"
+#include "bench/result_file.h"
 #include "engine/engine.h"
 #include "text/detokenizer.h"
 
@@ -23,39 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Prompts = std::vector<std::vector<int32_t>>;
-
-// Opens the result file before hours of measuring, and takes an empty one away again if nothing gets written.
-class ResultFile {
- public:
-  explicit ResultFile(std::string path) : path_(std::move(path)) {
-    if (path_.empty()) return;
-    std::error_code ignored;
-    existed_ = std::filesystem::exists(path_, ignored);
-    file_.open(path_, std::ios::app);
-    if (!file_) throw invalid_argument(fmt::format("--output-json {}: cannot be written", path_), "output-json");
-  }
-  ~ResultFile() {
-    std::error_code ignored;
-    if (!path_.empty() && !existed_ && !written_) std::filesystem::remove(path_, ignored);
-  }
-  ResultFile(const ResultFile&) = delete;
-  ResultFile& operator=(const ResultFile&) = delete;
-
-  void write(const std::string& text) {
-    if (path_.empty()) return;
-    file_.close();
-    file_.open(path_, std::ios::trunc);
-    file_ << text << std::flush;
-    if (!file_)
-      throw Error(ErrorKind::kInternal, fmt::format("--output-json {}: writing failed", path_), "output-json");
-    written_ = true;
-  }
-
- private:
-  std::string path_;
-  std::ofstream file_;
-  bool existed_ = false, written_ = false;
-};
 
 void check_lengths(const LatencyOptions& options, int64_t max_model_len) {
   const int64_t total = int64_t{options.input_len} + options.output_len;

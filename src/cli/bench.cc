@@ -1,5 +1,7 @@
 // quire bench: measurements.
 #include "base/error.h"
+#include "bench/attention.h"
+#include "bench/device.h"
 #include "bench/latency.h"
 #include "cli/command.h"
 #include "engine/options.h"
@@ -21,16 +23,45 @@ int bench_latency(Arguments args) {
   return 0;
 }
 
+int bench_attention(Arguments args) {
+  constexpr int kCheckFailed = 1;
+  AttentionBenchmarkOptions options;
+  OptionTable table("quire bench attention", "Measure attention over a step, layer by layer, without a model.");
+  add_attention_benchmark_options(table, options);
+  ParsedOptions parsed;
+  if (!parse_options(table, args, LogLevel::kInfo, parsed)) return 0;
+  return run_attention_benchmark(options) ? 0 : kCheckFailed;
+}
+
+int bench_device(Arguments args) {
+  DeviceBenchmarkOptions options;
+  OptionTable table("quire bench device", "Measure what this machine can do: memory, multiply-adds.");
+  add_device_benchmark_options(table, options);
+  ParsedOptions parsed;
+  if (!parse_options(table, args, LogLevel::kInfo, parsed)) return 0;
+  run_device_benchmark(options);
+  return 0;
+}
+
 }  // namespace
 
 int bench_command(Arguments args) {
   const std::string what = args.empty() ? "--help" : args.front();
   if (what == "latency") return bench_latency(args.subspan(1));
+  if (what == "attention") return bench_attention(args.subspan(1));
+  if (what == "device") return bench_device(args.subspan(1));
   if (what == "-h" || what == "--help") {
-    print("usage: quire bench latency [options]\n\n`quire bench latency --help` lists the options.\n");
+    print(
+        "usage: quire bench <what> [options]\n"
+        "\n"
+        "  latency    time of one batch of requests\n"
+        "  attention  time of one layer's attention, beside what the machine can do\n"
+        "  device     what the machine can do: memory, multiply-adds\n"
+        "\n"
+        "`quire bench <what> --help` lists the options.\n");
     return 0;
   }
-  throw invalid_argument("unknown benchmark '" + what + "'; there is latency");
+  throw invalid_argument("unknown benchmark '" + what + "'; there are latency, attention and device");
 }
 
 }  // namespace quire

@@ -22,7 +22,7 @@ constexpr const char* kUsage =
     "  serve          serve a model over HTTP, in the shape of the OpenAI API\n"
     "  chat           talk with a model, here or on a server\n"
     "  complete       continue a text, here or on a server\n"
-    "  bench latency  measure the time of one batch\n"
+    "  bench          measure: latency of a batch, attention, the machine\n"
     "\n"
     "Options:\n"
     "  -h, --help     this text; `quire <command> --help` lists the options of a command,\n"

@@ -158,8 +158,9 @@ TEST_F(EngineOptionsTest, WhatWouldMisleadIsRefused) {
   EXPECT_EQ(error({"--device", "cuda"}), "--device cuda: must be one of auto, cpu");
   EXPECT_EQ(error({"--speculative-config", "{}"}), "--speculative-config: not supported");
   EXPECT_EQ(error({"--speculative-config.method=ngram"}), "--speculative-config.method: not supported");
-  EXPECT_EQ(error({"--kv-cache-dtype", "fp8"}),
-            "--kv-cache-dtype fp8: must be one of auto, float32, float16, bfloat16");
+  EXPECT_EQ(error({"--kv-cache-dtype", "nvfp4"}),
+            "--kv-cache-dtype nvfp4: must be one of auto, float32, float16, bfloat16, fp8, fp8_e4m3, fp8_e5m2, "
+            "int8_per_token_head");
   EXPECT_EQ(error({"--task", "embed"}), "--task embed: must be one of auto, generate");
   EXPECT_EQ(error({"--numa-bind-nodes", "0"}), "--numa-bind-nodes: needs --numa-bind");
   EXPECT_EQ(error({"--numa-bind", "--numa-bind-nodes", "-1"}), "--numa-bind-nodes -1: must be from 0 to 4095");
