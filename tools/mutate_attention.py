@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Plants typical faults in attention, one at a time, and tells which of them the tests notice.
+
+usage: mutate_attention.py [--list] [NAME...]   (all faults, or those named)
+
+Works on a copy of the tree in a scratch folder. A fault is a text in one file, exact but for white space, and what takes
+its place; a text that is not there exactly once is an error, so faults are mended with the sources. Exits 1 if a fault goes unnoticed,
+2 if the tests fail without one. Takes some 10 minutes on two idle cores: not part of CI.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TESTS = ["kvcache_test", "kernels_test", "attention_test"]
+TEST_SECONDS = 300  # one program; a fault that makes it hang is noticed
+
+
+@dataclasses.dataclass
+class Fault:
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+KERNEL = "src/kernels/attention/cpu/attention_kernel.h"
+MERGE = "src/kernels/attention/cpu/merge_kernel.h"
+PAGE = "src/kernels/attention/cpu/kv_page.h"
+PLAN = "src/attention/phased_plan.cc"
+RUN = "src/attention/phased.cc"
+WRITE = "src/kernels/kv_write/kv_write.cc"
+
+FAULTS = [
+    Fault("window-one-more", KERNEL, "args.window > 0 ? newest - args.window : 0",
+          "args.window > 0 ? newest - args.window - 1 : 0"),
+    Fault("window-first-partition", "src/kernels/attention/attention.h",
+          "position >= window ? position - window + 1 : 0", "position >= window ? position - window + 2 : 0"),
+    Fault("causal-one-more", KERNEL, "position(state) + 1 - first_key", "position(state) + 2 - first_key"),
+    Fault("partition-end", "src/kernels/attention/attention.h", "position / kPartitionKeys + 1}",
+          "(position + kPartitionKeys - 1) / kPartitionKeys}"),
+    Fault("chunk-end", PLAN, "const int32_t end = request.context_len / kPartitionKeys;",
+          "const int32_t end = (request.context_len + 1) / kPartitionKeys;"),
+    Fault("split-share", RUN, "(task.partitions + decodes.pieces - 1) / decodes.pieces",
+          "task.partitions / decodes.pieces"),
+    Fault("no-guard-in-weights", MERGE, "Isa::sub(x, Isa::max(max, Isa::set1(kLowest)))", "Isa::sub(x, max)"),
+    Fault("no-guard-in-merge", MERGE, "if (std::isinf(from_max) && !std::isnan(from_sum)) continue;", ""),
+    Fault("shuffle-strides-swapped", PAGE, "kElement : kPiece), pack_stride_(plain_ ? kPiece : kPiece * kv.block_size)",
+          "kElement : kPiece * kv.block_size), pack_stride_(kPiece)"),
+    Fault("shuffle-write-pack", WRITE, "to[d * pack_] = from[d]", "to[d] = from[d]"),
+    Fault("offset-32-bit", "src/tensor/paged_kv.h",
+          "return ((block * kv.block_size + slot) * kv.kv_heads + head) * kv.head_dim + dim;",
+          "return static_cast<int32_t>(((block * kv.block_size + slot) * kv.kv_heads + head) * kv.head_dim + dim);"),
+    Fault("offset-32-bit-shuffle", "src/tensor/paged_kv.h",
+          "return (((block * kv.kv_heads + head) * (stored_head_dim(kv) / x) + dim / x) * kv.block_size + slot) * x + dim % x;",
+          "return static_cast<int32_t>((((block * kv.kv_heads + head) * (stored_head_dim(kv) / x) + dim / x) * kv.block_size +"
+          " slot) * x + dim % x);"),
+    Fault("kv-len-one-more", RUN, "task.first_position = kv_len - 1;", "task.first_position = kv_len;"),
+    Fault("kv-len-one-less", PLAN, "batch.kv_lens[r] - rows}", "batch.kv_lens[r] - rows - (rows > 1 ? 1 : 0)}"),
+    Fault("stale-decodes", PLAN, "decodes_ = {};", ""),
+    Fault("stale-tiles", PLAN, "if (!tiles_.empty()) tiles_.clear();", ""),
+    Fault("stale-block-tables", RUN, "batch.block_table_rows[r] * batch.block_table_stride;",
+          "static_cast<int64_t>(r) * batch.block_table_stride;"),
+    Fault("sink-twice", MERGE, "lane0(weight(sink, new_max))", "2.0f * lane0(weight(sink, new_max))"),
+    Fault("sink-of-another-head", MERGE, "Isa::set1(args.sinks[head])", "Isa::set1(args.sinks[0])"),
+    Fault("gqa-interleaved", KERNEL, "return kv_head * share + state % share;",
+          "return state % share * (args.heads / share) + kv_head;"),
+    Fault("head-group-start", RUN, "first_head = head_group * decodes.group_heads", "first_head = head_group"),
+    Fault("slot-minus-one", WRITE,
+          "if (slots[i] < 0) continue; HeadWriter writer(kv, slots[i]);"
+          " for (int64_t h = 0; h < kv.kv_heads; ++h) { writer.write_k(h, head_of(",
+          "HeadWriter writer(kv, std::max<int64_t>(slots[i], 0));"
+          " for (int64_t h = 0; h < kv.kv_heads; ++h) { writer.write_k(h, head_of("),
+    Fault("slot-minus-one-rope", WRITE,
+          "if (slots[i] < 0) continue; HeadWriter writer(kv, slots[i]);"
+          " for (int64_t h = 0; h < kv.kv_heads; ++h) { std::memcpy(rotated,",
+          "HeadWriter writer(kv, std::max<int64_t>(slots[i], 0));"
+          " for (int64_t h = 0; h < kv.kv_heads; ++h) { std::memcpy(rotated,"),
+    Fault("slot-past-the-row", "src/kvcache/block_pool.cc", "position / block_size >= static_cast",
+          "position / block_size > static_cast"),
+]
+
+
+class Failure(Exception):
+    """The tool can't do its work: a fault's text is gone, or the tests fail as they are."""
+
+
+def planted(fault: Fault, tree: pathlib.Path) -> str:
+    """The file's text with the fault in it."""
+    path = tree / fault.file
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    pattern = r"\s+".join(re.escape(word) for word in fault.old.split())
+    found = re.findall(pattern, text)
+    if len(found) != 1:
+        raise Failure(f"{fault.name}: its text is in {fault.file} {len(found)} times, not once: {fault.old}")
+    return text.replace(found[0], fault.new)
+
+
+def build(tree: pathlib.Path) -> str:
+    """Compiler errors, empty if it builds."""
+    command = ["ninja", "-C", "build/release", f"-j{os.cpu_count()}", *TESTS]
+    result = subprocess.run(command, cwd=tree, capture_output=True, text=True)
+    return "" if result.returncode == 0 else result.stdout[-2000:]
+
+
+def first_failure(tree: pathlib.Path) -> str:
+    """The first test that fails, empty if all pass."""
+    for program in TESTS:
+        command = [f"build/release/tests/{program}", "--gtest_fail_fast", "--gtest_brief=1"]
+        try:
+            result = subprocess.run(command, cwd=tree, capture_output=True, text=True, errors="replace",
+                                    timeout=TEST_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"{program}: hangs"
+        if result.returncode != 0:
+            failed = re.search(r"\[  FAILED  \] ([\w./]+)", result.stdout)
+            return f"{program}: {failed.group(1) if failed else f'ends with {result.returncode}'}"
+    return ""
+
+
+def try_faults(faults: list[Fault], tree: pathlib.Path) -> list[str]:
+    """Names of the faults that no test notices."""
+    subprocess.run(["cmake", "--preset", "release", "-DQUIRE_WERROR=OFF"], cwd=tree, check=True, stdout=subprocess.DEVNULL)
+    errors = build(tree)
+    if errors:
+        raise Failure(f"the tree does not build:\n{errors}")
+    failure = first_failure(tree)
+    if failure:
+        raise Failure(f"a test fails without any fault: {failure}")
+    missed = []
+    for fault in faults:
+        started = time.monotonic()
+        path = tree / fault.file
+        original = path.read_text(encoding="utf-8")
+        path.write_text(planted(fault, tree), encoding="utf-8")
+        errors = build(tree)
+        if errors:
+            raise Failure(f"{fault.name} does not compile:\n{errors}")
+        failure = first_failure(tree)
+        path.write_text(original, encoding="utf-8")
+        if not failure:
+            missed.append(fault.name)
+        verdict = f"caught by {failure}" if failure else "MISSED"
+        print(f"{fault.name:26} {verdict} ({time.monotonic() - started:.0f} s)", flush=True)
+    return missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Do the tests notice faults in attention?")
+    parser.add_argument("--list", action="store_true", help="only check that each fault's text is there, and name them")
+    parser.add_argument("names", nargs="*", help="faults to plant; all by default")
+    options = parser.parse_args()
+    unknown = set(options.names) - {f.name for f in FAULTS}
+    if unknown:
+        parser.error(f"no fault is named {', '.join(sorted(unknown))}")
+    faults = [f for f in FAULTS if not options.names or f.name in options.names]
+    # Copies of the tree in other folders share what the compiler made of them.
+    os.environ["CCACHE_NOHASHDIR"] = "1"
+    try:
+        for fault in faults:
+            planted(fault, ROOT)
+        if options.list:
+            print("\n".join(f"{f.name:26} {f.file}" for f in faults))
+            return 0
+        with tempfile.TemporaryDirectory(prefix="quire-mutate-") as folder:
+            os.environ["CCACHE_BASEDIR"] = folder
+            tree = pathlib.Path(folder) / "quire"
+            shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns("build", ".git", "results", "__pycache__"))
+            missed = try_faults(faults, tree)
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return 2
+    print(f"{len(faults) - len(missed)} of {len(faults)} faults caught")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
