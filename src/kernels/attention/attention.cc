@@ -7,10 +7,10 @@
 
 namespace quire {
 
-// About 96 (row, head) pairs share the loading of a partition's K and V, which then costs a few percent of their
+// About 192 (row, head) pairs share the loading of a partition's K and V, which then costs a few percent of their
 // products.
 int32_t attention_tile_rows(int32_t heads, int32_t kv_heads) {
-  constexpr int32_t kStates = 96;
+  constexpr int32_t kStates = 192;
   return std::max(1, kStates / (heads / kv_heads));
 }
 

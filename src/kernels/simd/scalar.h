@@ -33,6 +33,8 @@ struct ScalarIsa {
     return r;
   }
 
+  static void prefetch(const void*) {}
+
   static F zero() { return set1(0.0f); }
   static F set1(float x) {
     return each([&](int) { return x; });

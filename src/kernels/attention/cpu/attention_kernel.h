@@ -27,7 +27,7 @@ class AttentionKernel {
   using Products = AttentionProducts<Isa, Pieces::kAccumulators>;
   using Use = AttentionTask::Use;
   static constexpr float kMinusInfinity = Merge::kMinusInfinity;
-  static constexpr int64_t kAhead = 128;  // keys between what is read and what is fetched from memory meanwhile
+  static constexpr int64_t kAhead = 64;  // keys between what is read and what is fetched from memory meanwhile
 
   // Keys and values of one partition; scales null unless the cache has them.
   struct Tile {
@@ -135,7 +135,9 @@ class AttentionKernel {
       const int64_t at = (job.task.first_row + i / job.share) * rows.row_stride + job.head(i) * rows.head_stride;
       if (rows.dtype == DType::kF32) {
         const float* from = static_cast<const float*>(rows.data) + at;
-        for (int64_t d = 0; d < head_dim; ++d) q[d] = from[d] * job.args.scale;
+        int64_t d = 0;
+        for (; d + 16 <= head_dim; d += 16) Isa::store(q + d, Isa::mul(Isa::load(from + d), Isa::set1(job.args.scale)));
+        for (; d < head_dim; ++d) q[d] = from[d] * job.args.scale;
       } else {
         const uint16_t* from = static_cast<const uint16_t*>(rows.data) + at;
         const auto widen = rows.dtype == DType::kF16 ? f16_to_f32 : bf16_to_f32;
@@ -161,37 +163,48 @@ class AttentionKernel {
     }
   }
 
-  // Turns the scores of keys [begin, end) into weights.
-  static void softmax(float* scores, Range keys, float* max, float* sum) {
+  // The largest score of keys [begin, end); the others of their 16-key groups become -inf.
+  static float mask(float* scores, Range keys) {
     const int64_t first = keys.begin / 16 * 16, padded = (keys.end + 15) / 16 * 16;
     for (int64_t j = first; j < keys.begin; ++j) scores[j] = kMinusInfinity;
     for (int64_t j = keys.end; j < padded; ++j) scores[j] = kMinusInfinity;
     F largest = Isa::load(scores + first);
     for (int64_t j = first + 16; j < padded; j += 16) largest = Isa::max(largest, Isa::load(scores + j));
-    *max = Isa::max_lane(largest);
-    const F shift = Isa::set1(*max);
+    return Isa::max_lane(largest);
+  }
+
+  // Turns masked scores into weights and returns their sum.
+  static float exponentials(float* scores, Range keys, float max) {
+    const F shift = Isa::set1(max);
     F total = Isa::zero();
-    for (int64_t j = first; j < padded; j += 16) {
+    for (int64_t j = keys.begin / 16 * 16; j < keys.end; j += 16) {
       const F weight = Merge::weight(Isa::load(scores + j), shift);
       Isa::store(scores + j, weight);
       total = Isa::add(total, weight);
     }
-    *sum = Isa::sum(total);
+    return Isa::sum(total);
   }
 
-  // From products to weights for `rows` states from state i on; a state's scores are kPartitionKeys apart.
+  // From products to weights for `rows` states from state i on; a state's scores are kPartitionKeys apart. Step by step
+  // for all rows: the ends of a row's reductions have long latencies, which the other rows' work hides.
   static void weights_of(const Job& job, const HeadScratch& s, const Tile& tile, int64_t first_key, int64_t i,
                          int rows) {
     const bool adjusted = tile.k_scales != nullptr || job.args.soft_cap > 0.0f || job.args.alibi_slopes != nullptr;
-    float* row = s.scores + i * kPartitionKeys;
-    for (int r = 0; r < rows; ++r, row += kPartitionKeys) {
-      const Range keys = job.keys(i + r, first_key);
-      if (adjusted) adjust(job, tile, i + r, first_key, keys, row);
-      softmax(row, keys, s.part_max + i + r, s.part_sum + i + r);
-      if (tile.v_scales == nullptr) continue;
+    const auto for_rows = [&](auto fn) {
+      for (int r = 0; r < rows; ++r) fn(i + r, s.scores + (i + r) * kPartitionKeys, job.keys(i + r, first_key));
+    };
+    if (adjusted) {
+      for_rows([&](int64_t state, float* row, Range keys) { adjust(job, tile, state, first_key, keys, row); });
+    }
+    for_rows([&](int64_t state, float* row, Range keys) { s.part_max[state] = mask(row, keys); });
+    for_rows([&](int64_t state, float* row, Range keys) {
+      s.part_sum[state] = exponentials(row, keys, s.part_max[state]);
+    });
+    if (tile.v_scales == nullptr) return;
+    for_rows([&](int64_t, float* row, Range keys) {
       for (int64_t j = keys.begin / 16 * 16; j < keys.end; j += 16)
         Isa::store(row + j, Isa::mul(Isa::load(row + j), Isa::load(tile.v_scales + j)));
-    }
+    });
   }
 
   // Values of `rows` states from state i on over the keys of `clip`, added to what there is if `onto`, by
@@ -218,15 +231,19 @@ class AttentionKernel {
   }
 
   // Softmax states over a partition that lies in `tile`, for states [seeing.begin, seeing.end); their values go to
-  // `values`. All scores come before all values, so that K and then V stay in the L1 cache.
+  // `values`. All scores come before all values, so that K and then V stay in the L1 cache. meanwhile(n) is called for
+  // n = 0, 1, ... between the products.
+  template <class Meanwhile>
   static void attend_tile(const Job& job, const HeadScratch& s, const Tile& tile, int64_t first_key, Range seeing,
-                          float* values) {
+                          float* values, Meanwhile meanwhile) {
     const int64_t head_dim = job.args.kv.head_dim;
     const auto for_row_groups = [&](auto fn) {
       for (int64_t i = seeing.begin; i < seeing.end; i += Products::kRows)
         fn(i, static_cast<int>(seeing.end - i < Products::kRows ? seeing.end - i : Products::kRows));
     };
+    int64_t done = 0;
     for_row_groups([&](int64_t i, int rows) {
+      meanwhile(done++);
       const int64_t begin = job.keys(i, first_key).begin / 16 * 16, end = job.keys(i + rows - 1, first_key).end;
       Products::scores(rows, s.q + i * head_dim, head_dim, tile.k + begin * head_dim, (end - begin + 15) / 16,
                        s.scores + i * kPartitionKeys + begin);
@@ -396,12 +413,20 @@ class AttentionKernel {
     if (task.gathered != nullptr) {
       // Only read from here on.
       auto* gathered = const_cast<float*>(task.gathered) + (n * kv.kv_heads + job.kv_head) * gathered_floats(kv);
-      return attend_tile(job, s, Tile(gathered, kv), first_key, seeing, s.*target);
+      return attend_tile(job, s, Tile(gathered, kv), first_key, seeing, s.*target, [](int64_t) {});
     }
     const Tile tile(heads.scratch.tile, kv);
     load_tile<kDType>(kv, task.block_table, job.kv_head, first_key, job.keys(seeing.begin, first_key).begin / 16 * 16,
                       job.keys(seeing.end - 1, first_key).end, tile, heads.scratch.wide);
-    attend_tile(job, s, tile, first_key, seeing, s.*target);
+    // What is seen of the next partition starts on its way here.
+    using Page = KvPage<Isa, Pieces, kDType>;
+    const Page page(kv);
+    const int64_t next = first_key + kPartitionKeys, newest = job.position(job.states - 1);
+    const int64_t groups = n + 1 == task.partitions ? 0 : (newest - next) / 16 + 1;
+    attend_tile(job, s, tile, first_key, seeing, s.*target, [&](int64_t i) {
+      if (i < groups && i < kPartitionKeys / 16)
+        page.prefetch(Page::source(kv, task.block_table, job.kv_head, next + i * 16));
+    });
   }
 
   template <DType kDType>

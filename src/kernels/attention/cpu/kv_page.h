@@ -49,6 +49,12 @@ class KvPage {
   // Floats of scratch for 8-bit elements.
   static int64_t wide_floats(const PagedKv& kv) { return 16 * attention_width(kv.head_dim); }
 
+  void prefetch(const Source& from) const {
+    const int64_t packs = (head_dim_ + kPack - 1) / kPack;
+    for (int64_t pack = 0; pack < (kElement > 1 || !plain_ ? packs : 4 * packs); ++pack) prefetch_keys(from.k, pack);
+    prefetch_values(from.v);
+  }
+
   // K as a panel [head_dim][16]; lanes past the last key hold whatever the block holds there.
   void load_keys(const Source& from, float* panel, float* wide) const {
     for_packs(from.k, nullptr, wide, [&](int64_t d, const F* t, int64_t n) {
@@ -141,7 +147,7 @@ class KvPage {
   }
 
   static void prefetch(const std::byte* first, int64_t n) {
-    for (int64_t at = 0; at < n; at += kLine) __builtin_prefetch(first + at, 0, 2);
+    for (int64_t at = 0; at < n; at += kLine) Isa::prefetch(first + at);
   }
 
   // The lines of piece `pack` of 16 keys, or where a line holds four pieces of a key, of a quarter of them.
@@ -149,7 +155,7 @@ class KvPage {
     if (!plain_) return prefetch(ahead + pack * pack_stride_, 16 * kPiece);
     const std::byte* first = ahead + pack / 4 * kLine + pack % 4 * 4 * key_stride_;
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < 4; ++i) __builtin_prefetch(first + i * key_stride_, 0, 2);
+    for (int64_t i = 0; i < 4; ++i) Isa::prefetch(first + i * key_stride_);
   }
 
   void prefetch_values(const std::byte* ahead) const {

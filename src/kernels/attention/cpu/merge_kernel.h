@@ -48,7 +48,9 @@ struct MergeKernel {
     const int64_t head_dim = args.kv.v_head_dim, at = row * args.out.row_stride + head * args.out.head_stride;
     if (args.out.dtype == DType::kF32) {
       float* out = static_cast<float*>(args.out.data) + at;
-      for (int64_t d = 0; d < head_dim; ++d) out[d] = values[d] * factor;
+      int64_t d = 0;
+      for (; d + 16 <= head_dim; d += 16) Isa::store(out + d, Isa::mul(Isa::load(values + d), Isa::set1(factor)));
+      for (; d < head_dim; ++d) out[d] = values[d] * factor;
       return;
     }
     alignas(64) uint16_t narrow[kMaxHeadDim];

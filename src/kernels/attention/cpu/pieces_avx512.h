@@ -14,7 +14,7 @@ struct Avx512Pieces {
   static constexpr int kAccumulators = 24;
 
   template <DType kDType>
-  static void transpose(const std::byte* src, int64_t stride, __m512* out) {
+  [[gnu::always_inline]] static void transpose(const std::byte* src, int64_t stride, __m512* out) {
     const __m512i r0 = load(src, stride), r1 = load(src + stride, stride), r2 = load(src + 2 * stride, stride),
                   r3 = load(src + 3 * stride, stride);
     if constexpr (kDType == DType::kF32) {
