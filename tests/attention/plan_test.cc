@@ -43,20 +43,20 @@ using testing::Step;
 TEST(Plan, EmptyPhasesHaveNoWork) {
   const auto backend = make_phased_backend();
   const AttentionGroup group = make_group(4, 2, 64);
-  PhasedPlan plan(group, ExtendStrategy::kPaged, 8, 100);
+  PhasedPlan plan(group, ExtendStrategy::kPaged, 8, 128);
   const Step decodes(group, make_requests(group, {{10, 1}, {20, 1}}, 1), 1);
   backend->plan(decodes.batch(), plan);
   EXPECT_EQ(plan.decodes().range.requests, 2);
   EXPECT_TRUE(plan.tiles().empty());
-  const Step prefills(group, make_requests(group, {{0, 50}, {0, 3}}, 1), 1);
+  const Step prefills(group, make_requests(group, {{0, 100}, {0, 3}}, 1), 1);
   backend->plan(prefills.batch(), plan);
   EXPECT_EQ(plan.decodes().range.requests, 0);
-  EXPECT_EQ(plan.tiles().size(), 3u);  // 48 rows of 2 heads each a tile
+  EXPECT_EQ(plan.tiles().size(), 3u);  // 96 rows of 2 heads each a tile
   backend->plan({}, plan);
   EXPECT_TRUE(plan.tiles().empty());
 
   ThreadPool pool(2);
-  Workspace workspace(backend->workspace_bytes(group, 8, 100));
+  Workspace workspace(backend->workspace_bytes(group, 8, 128));
   backend->run(plan, {}, {decodes.args().kv}, {}, workspace, pool);  // touches neither q nor out
 }
 

@@ -14,8 +14,8 @@ struct Avx2Isa {
     __m256i a, b;
   };
 
-  // The line of *p starts on its way to the L2 cache. Not the builtin: GCC 12 takes a function that does nothing else for
-  // one without effect, and drops its calls.
+  // The line of *p starts on its way to the L2 cache. Not the builtin: GCC 12 takes a function that does nothing else
+  // for one without effect, and drops its calls.
   static void prefetch(const void* p) { asm volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(p))); }
 
   static F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }

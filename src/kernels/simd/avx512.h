@@ -10,8 +10,8 @@ struct Avx512Isa {
   using F = __m512;
   using I = __m512i;
 
-  // The line of *p starts on its way to the L2 cache. Not the builtin: GCC 12 takes a function that does nothing else for
-  // one without effect, and drops its calls.
+  // The line of *p starts on its way to the L2 cache. Not the builtin: GCC 12 takes a function that does nothing else
+  // for one without effect, and drops its calls.
   static void prefetch(const void* p) { asm volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(p))); }
 
   static F zero() { return _mm512_setzero_ps(); }

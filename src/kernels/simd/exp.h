@@ -1,8 +1,8 @@
 #pragma once
 // exp over an Isa of simd/: x = n ln2 + r with |r| <= ln2/2, then the polynomial 1 + r q(r) of degree 5 whose largest
 // relative error is least (9.2e-8; fitted by iteratively reweighted least squares) and 2^n. With rounding the relative
-// error is below 3e-7 from -70 up, the absolute one below 2e-38 under that; 0 under -87.3, and above 88.0 the argument is
-// clamped: no infinities, no subnormals.
+// error is below 3e-7 from -70 up, the absolute one below 2e-38 under that; 0 under -87.3, and above 88.0 the argument
+// is clamped: no infinities, no subnormals.
 #include <initializer_list>
 
 namespace quire {

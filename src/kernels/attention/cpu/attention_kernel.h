@@ -27,7 +27,7 @@ class AttentionKernel {
   using Products = AttentionProducts<Isa, Pieces::kAccumulators>;
   using Use = AttentionTask::Use;
   static constexpr float kMinusInfinity = Merge::kMinusInfinity;
-  static constexpr int64_t kAhead = 64;  // keys between what is read and what is fetched from memory meanwhile
+  static constexpr int64_t kAhead = 32;  // keys between what is read and what is fetched from memory meanwhile
 
   // Keys and values of one partition; scales null unless the cache has them.
   struct Tile {
@@ -197,9 +197,8 @@ class AttentionKernel {
       for_rows([&](int64_t state, float* row, Range keys) { adjust(job, tile, state, first_key, keys, row); });
     }
     for_rows([&](int64_t state, float* row, Range keys) { s.part_max[state] = mask(row, keys); });
-    for_rows([&](int64_t state, float* row, Range keys) {
-      s.part_sum[state] = exponentials(row, keys, s.part_max[state]);
-    });
+    for_rows(
+        [&](int64_t state, float* row, Range keys) { s.part_sum[state] = exponentials(row, keys, s.part_max[state]); });
     if (tile.v_scales == nullptr) return;
     for_rows([&](int64_t, float* row, Range keys) {
       for (int64_t j = keys.begin / 16 * 16; j < keys.end; j += 16)

@@ -99,16 +99,16 @@ class KvPage {
   void weigh(const Source& from, const Source& ahead, const float* w, int64_t begin, int64_t end, bool onto,
              float* values, float* wide) const {
     const int64_t width = attention_width(static_cast<int32_t>(v_head_dim_));
-    if (ahead.v != nullptr) prefetch_values(ahead.v);
     int64_t d = 0;
     if (plain_) {
       constexpr int kColumns = kRows <= 4 ? 4 : 2;
       for (; d + 16 * kColumns <= v_head_dim_; d += 16 * kColumns)
-        weigh_rows<kRows, kColumns>(from.v + d * kElement, w, begin, end, onto, values + d, width);
+        weigh_rows<kRows, kColumns>(from.v, ahead.v, d, w, begin, end, onto, values + d, width);
       for (; d + 16 <= v_head_dim_; d += 16)
-        weigh_rows<kRows, 1>(from.v + d * kElement, w, begin, end, onto, values + d, width);
+        weigh_rows<kRows, 1>(from.v, ahead.v, d, w, begin, end, onto, values + d, width);
     }
-    for (; d < v_head_dim_; d += 16) weigh_column<kRows>(from.v, d, w, begin, end, onto, values + d, width, wide);
+    for (; d < v_head_dim_; d += 16)
+      weigh_column<kRows>(from.v, ahead.v, d, w, begin, end, onto, values + d, width, wide);
   }
 
  private:
@@ -218,8 +218,8 @@ class KvPage {
 
   // kColumns vectors of the plain layout's rows.
   template <int kRows, int kColumns>
-  void weigh_rows(const std::byte* v, const float* w, int64_t begin, int64_t end, bool onto, float* values,
-                  int64_t width) const {
+  void weigh_rows(const std::byte* v, const std::byte* ahead, int64_t d, const float* w, int64_t begin, int64_t end,
+                  bool onto, float* values, int64_t width) const {
     F acc[kRows * kColumns];
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
@@ -228,9 +228,11 @@ class KvPage {
         acc[r * kColumns + c] = onto ? Isa::load(values + r * width + c * 16) : Isa::zero();
     }
     for (int64_t key = begin; key < end; ++key) {
+      const int64_t at = key * row_stride_ + d * kElement;
+      if (ahead != nullptr) prefetch(ahead + at, 16 * kColumns * kElement);
       F row[kColumns];
 #pragma GCC unroll 4
-      for (int c = 0; c < kColumns; ++c) row[c] = widen(v + key * row_stride_ + c * 16 * kElement);
+      for (int c = 0; c < kColumns; ++c) row[c] = widen(v + at + c * 16 * kElement);
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
         const F weight = Isa::set1(w[r * kPartitionKeys + key]);
@@ -247,8 +249,8 @@ class KvPage {
 
   // Elements d .. d + 15, whatever the layout.
   template <int kRows>
-  void weigh_column(const std::byte* v, int64_t d, const float* w, int64_t begin, int64_t end, bool onto, float* values,
-                    int64_t width, float* wide) const {
+  void weigh_column(const std::byte* v, const std::byte* ahead, int64_t d, const float* w, int64_t begin, int64_t end,
+                    bool onto, float* values, int64_t width, float* wide) const {
     F acc[kRows];
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) acc[r] = onto ? Isa::load(values + r * width) : Isa::zero();
@@ -261,8 +263,10 @@ class KvPage {
       for (int64_t key = begin; key < end; ++key)
         add(key, widen_part(v + key * row_stride_ + d * kElement, v_head_dim_ - d));
     } else {
-      for (int64_t key = begin / kPack * kPack; key < end; key += kPack)
+      for (int64_t key = begin / kPack * kPack; key < end; key += kPack) {
+        if (ahead != nullptr) prefetch(ahead + (key / kPack * v_head_dim_ + d) * kPiece, 16 * kPiece);
         with_values(v, key, d, wide, [&](int64_t e, F row) { add(key + e, row); });
+      }
     }
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) Isa::store(values + r * width, acc[r]);
