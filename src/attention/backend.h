@@ -63,16 +63,18 @@ class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
   virtual std::string_view name() const = 0;
-  // A plan object with room for the largest step, made once for each group; plan() fills it without allocating.
+  // A plan object with room for the largest step, made once for each group; plan() fills it without allocating, but for
+  // the tables of an extend that gathers in more rounds than any before.
   virtual std::unique_ptr<AttentionPlan> make_plan(const AttentionGroup& group, int32_t max_requests,
                                                    int32_t max_tokens) const = 0;
   virtual void plan(const AttentionBatch& batch, AttentionPlan& plan) const = 0;
   // Scratch bytes that run() takes for the largest step.
   virtual size_t workspace_bytes(const AttentionGroup& group, int32_t max_requests, int32_t max_tokens) const = 0;
   // q: rows of the step, [heads, head_dim] each; out: likewise, [heads, v_head_dim]. K and V of the step are in the
-  // cache already. Reads kv_lens, block tables and block_table_rows of the planned batch (and the query offsets of its
-  // decodes) now: a plan stays good when a decode-only step is repeated with other contents in the same buffers, up to
-  // the planned max_query_len and max_kv_len. Launches nothing for an empty phase, allocates nothing.
+  // cache already. A backend that tells
+  // decodes apart reads their kv_lens, block tables, table rows and query offsets now: a plan of a decode-only step
+  // stays good for other contents of the same buffers, up to the planned max_query_len and max_kv_len. Launches nothing
+  // for an empty phase, allocates nothing.
   virtual void run(const AttentionPlan& plan, const ConstHeadRows& q, const AttentionLayer& layer, const HeadRows& out,
                    Workspace& workspace, ThreadPool& pool) const = 0;
 };

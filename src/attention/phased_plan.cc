@@ -8,7 +8,7 @@ namespace {
 // Pieces of decode work that keep the workers of a large machine busy. Where there are fewer (request, head group)
 // items, rows are cut along the keys.
 constexpr int32_t kEnoughPieces = 64;
-constexpr int32_t kMaxPartials = 2048;
+constexpr int32_t kMaxPartials = 8192;  // a million keys; the workspace is touched only as far as it is used
 // Contexts up to this many partitions are not worth the merging.
 constexpr int32_t kFewPartitions = 2;
 constexpr int32_t kGatherPartitions = kGatherTokens / kPartitionKeys;

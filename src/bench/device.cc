@@ -194,7 +194,7 @@ void add_threads_option(OptionTable& table, int32_t& threads) {
   table.add("threads", threads, "compute threads; auto: the processors this process may use")
       .short_name("t")
       .word("auto", 0)
-      .range(1, 4096)
+      .range(1, 512)
       .env("QUIRE_THREADS");
 }
 

@@ -107,7 +107,7 @@ void add_device_options(OptionTable& table, EngineConfig& config) {
       .choices({"paged", "gather"});
   table.add("threads", config.threads, "compute threads; auto: the processors this process may use")
       .word("auto", 0)
-      .range(1, 4096)
+      .range(1, 512)
       .env("QUIRE_THREADS");
   table.add("numa-bind", config.numa_bind, "keep memory and threads on one NUMA node");
   table.add("numa-bind-nodes", config.numa_bind_nodes, "the node, instead of the one most processors belong to")

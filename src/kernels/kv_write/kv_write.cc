@@ -4,13 +4,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/attention/attention.h"
 #include "kernels/simd/vector_kernels.h"
 
 namespace quire {
 namespace {
-
-// A head never exceeds this many elements; the attention registry refuses larger ones.
-constexpr int64_t kMaxHeadDim = 512;
 
 float largest_of(DType dtype) {
   switch (dtype) {
@@ -101,7 +99,8 @@ class HeadWriter {
       }
       scale = largest / largest_of(kv_.dtype);
     }
-    const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+    // A scale of 0, or one so small that its inverse is none: the head is as good as 0.
+    const float inverse = std::isinf(1.0f / scale) ? 0.0f : 1.0f / scale;
     for (int64_t d = 0; d < n; ++d) row_[d] = static_cast<std::byte>(to_8bit(kv_.dtype, x[d] * inverse));
   }
 

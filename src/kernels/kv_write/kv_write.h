@@ -11,8 +11,8 @@ namespace quire {
 
 // k: [m] rows of [kv_heads, head_dim], v: of [kv_heads, v_head_dim]. slots [m] = block * block_size + slot in block;
 // -1 = write nothing. Values are rounded to nearest even in the cache's type. An 8-bit cache stores value / scale,
-// saturated to the type's largest finite value; with KvScaling::kTokenHead the scale is max|x| / (that value) and is
-// written too, else it is read.
+// saturated to the type's largest finite value (an infinity becomes fp8's infinity or NaN); with KvScaling::kTokenHead
+// the scale is max|x| / (that value) and is written too, else it is read.
 void kv_write(const ConstHeadRows& k, const ConstHeadRows& v, const int64_t* slots, int64_t m, const PagedKv& kv,
               ThreadPool& pool);
 

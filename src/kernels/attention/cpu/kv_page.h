@@ -46,12 +46,10 @@ class KvPage {
     return {static_cast<const std::byte*>(kv.k) + k * kElement, static_cast<const std::byte*>(kv.v) + v * kElement};
   }
 
-  // Floats of scratch for 8-bit elements.
-  static int64_t wide_floats(const PagedKv& kv) { return 16 * attention_width(kv.head_dim); }
-
   void prefetch(const Source& from) const {
     const int64_t packs = (head_dim_ + kPack - 1) / kPack;
-    for (int64_t pack = 0; pack < (kElement > 1 || !plain_ ? packs : 4 * packs); ++pack) prefetch_keys(from.k, pack);
+    const int64_t lines = (head_dim_ * kElement + kLine - 1) / kLine;
+    for (int64_t pack = 0; pack < (plain_ ? 4 * lines : packs); ++pack) prefetch_keys(from.k, pack);
     prefetch_values(from.v);
   }
 
