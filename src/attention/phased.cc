@@ -44,7 +44,7 @@ class PhasedRun {
       : plan_(plan), args_(args), pool_(pool), kernels_(attention_kernels()) {}
 
   void run(Workspace& workspace) {
-    const size_t mark = workspace.mark();
+    const WorkspaceScope scope(workspace);
     assert(pool_.workers() <= kMaxWorkers);
     scratch_floats_ = attention_scratch_floats(args_.heads, args_.kv);
     scratch_ = workspace.take<float>(static_cast<size_t>(pool_.workers() * scratch_floats_));
@@ -54,7 +54,6 @@ class PhasedRun {
     for (const IdleRows& rows : plan_.idle()) {
       for (int32_t head = 0; head < args_.heads; ++head) zero_rows(rows.first, rows.count, head);
     }
-    workspace.release(mark);
   }
 
  private:

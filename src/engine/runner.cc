@@ -5,22 +5,6 @@
 #include "engine/generation_state.h"
 
 namespace quire {
-namespace {
-
-// Gives back what is taken from a workspace meanwhile, also where an exception passes by.
-class WorkspaceScope {
- public:
-  explicit WorkspaceScope(Workspace& workspace) : workspace_(workspace), mark_(workspace.mark()) {}
-  ~WorkspaceScope() { workspace_.release(mark_); }
-  WorkspaceScope(const WorkspaceScope&) = delete;
-  WorkspaceScope& operator=(const WorkspaceScope&) = delete;
-
- private:
-  Workspace& workspace_;
-  const size_t mark_;
-};
-
-}  // namespace
 
 size_t Runner::workspace_bytes(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
                                const RunnerOptions& options) {

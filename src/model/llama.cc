@@ -116,7 +116,7 @@ class Llama final : public Model {
     const auto wanted = static_cast<int64_t>(input.logits_rows.size());
     const int64_t hidden = config_.hidden_size;
     const auto eps = static_cast<float>(config_.rms_norm_eps);
-    const size_t mark = workspace.mark();
+    const WorkspaceScope scope(workspace);
 
     auto* x = workspace.take<float>(static_cast<size_t>(tokens * hidden));  // residual stream
     auto* normed = workspace.take<float>(static_cast<size_t>(tokens * hidden));
@@ -157,7 +157,6 @@ class Llama final : public Model {
       rms_norm(x, norm_.data(), eps, normed, rows, hidden, pool);
       head_.forward(normed, hidden, logits, config_.vocab_size, rows, false, workspace, pool);
     }
-    workspace.release(mark);
   }
 
  private:

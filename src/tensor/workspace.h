@@ -27,4 +27,17 @@ class Workspace {
   size_t capacity_ = 0, used_ = 0;
 };
 
+// Gives back what is taken from a workspace meanwhile, also where an exception passes by.
+class WorkspaceScope {
+ public:
+  explicit WorkspaceScope(Workspace& workspace) : workspace_(workspace), mark_(workspace.mark()) {}
+  ~WorkspaceScope() { workspace_.release(mark_); }
+  WorkspaceScope(const WorkspaceScope&) = delete;
+  WorkspaceScope& operator=(const WorkspaceScope&) = delete;
+
+ private:
+  Workspace& workspace_;
+  const size_t mark_;
+};
+
 }  // namespace quire

@@ -194,7 +194,7 @@ void PackedLinear::forward(const float* x, int64_t ldx, float* y, int64_t ldy, i
                            Workspace& workspace, ThreadPool& pool) const {
   if (m < 1) return;
   const Impl& impl = *impl_;
-  const size_t mark = workspace.mark();
+  const WorkspaceScope scope(workspace);
   const bool codes = impl.compute == LinearCompute::kInt8;
   const RowTiles tiles(m, codes ? impl.kernels->code_tile : impl.kernels->float_tile);
   const PackedRows packed = impl.take_rows(m, workspace);
@@ -221,7 +221,6 @@ void PackedLinear::forward(const float* x, int64_t ldx, float* y, int64_t ldy, i
       impl.multiply(run, y, std::max(begin - base, int64_t{0}), std::min(end - base, impl.panels));
     }
   });
-  workspace.release(mark);
 }
 
 void PackedLinear::dequantize_row(int64_t row, float* dst) const {

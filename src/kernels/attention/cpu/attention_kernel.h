@@ -55,23 +55,21 @@ class AttentionKernel {
     float *part_values, *part_max, *part_sum;
     float *values, *max, *sum;
     float *old_weight, *new_weight;
+    float* end;  // where the next head's begins
 
-    // The n-th KV head of the task.
-    HeadScratch(const Scratch& scratch, int64_t n, int64_t states, const PagedKv& kv) {
+    HeadScratch(float* base, int64_t states, const PagedKv& kv) {
       const int64_t width = attention_width(kv.v_head_dim);
-      float* base = scratch.heads;
+      end = base;
       const auto take = [&](int64_t floats) {
-        float* p = base;
-        base += (floats + 15) / 16 * 16;
+        float* p = end;
+        end += (floats + 15) / 16 * 16;
         return p;
       };
-      for (int64_t i = 0; i <= n; ++i) {
-        q = take(states * kv.head_dim);
-        scores = take(states * kPartitionKeys);
-        part_values = take(states * width);
-        values = take(states * width);
-        for (float** lanes : {&part_max, &part_sum, &max, &sum, &old_weight, &new_weight}) *lanes = take(states);
-      }
+      q = take(states * kv.head_dim);
+      scores = take(states * kPartitionKeys);
+      part_values = take(states * width);
+      values = take(states * width);
+      for (float** lanes : {&part_max, &part_sum, &max, &sum, &old_weight, &new_weight}) *lanes = take(states);
     }
     void clear(int64_t states) const {
       for (float* lanes : {part_max, part_sum, max, sum, old_weight, new_weight}) {
@@ -124,7 +122,9 @@ class AttentionKernel {
       return {args, task, kv_head + n, share, task.rows * share, attention_width(args.kv.v_head_dim)};
     }
     HeadScratch scratch_of(int64_t n) const {
-      return HeadScratch(scratch, n, task.rows * int64_t{args.heads / args.kv.kv_heads}, args.kv);
+      const int64_t states = task.rows * int64_t{args.heads / args.kv.kv_heads};
+      const HeadScratch first(scratch.heads, states, args.kv);
+      return HeadScratch(scratch.heads + n * (first.end - scratch.heads), states, args.kv);
     }
   };
 
