@@ -243,7 +243,7 @@ class PhasedBackend final : public PagedBackend {
     plan.clear();
     if (batch.decode.requests > 0) plan.plan_decodes(batch, batch.decode);
     if (batch.extend.requests > 0) plan.plan_extends(batch, batch.extend);
-    if (batch.prefill.requests > 0) plan.plan_prefills(batch, batch.prefill);
+    if (batch.prefill.requests > 0) plan.plan_extends(batch, batch.prefill);
   }
 };
 

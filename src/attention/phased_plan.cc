@@ -83,26 +83,14 @@ PhasedPlan::Request PhasedPlan::request_of(const AttentionBatch& batch, int32_t 
           batch.kv_lens[r] - rows};
 }
 
-void PhasedPlan::plan_prefills(const AttentionBatch& batch, const PhaseRange& range) {
-  for (int32_t i = range.first_request; i < range.first_request + range.requests; ++i) {
-    const Request request = request_of(batch, i);
-    if (request.context_len < 0) {
-      idle_.push_back({request.first_row, request.rows});
-    } else {
-      plan_tiles(request, 0, AttentionTask::Use::kWhole);
-    }
-  }
-}
-
 void PhasedPlan::plan_extends(const AttentionBatch& batch, const PhaseRange& range) {
-  if (strategy_ == ExtendStrategy::kPaged) return plan_prefills(batch, range);
-  carried_rows_ = range.first_token + range.tokens;
   int32_t room = 0;
   for (int32_t i = range.first_request; i < range.first_request + range.requests; ++i) {
     const Request request = request_of(batch, i);
     if (request.context_len < 0) {
       idle_.push_back({request.first_row, request.rows});
-    } else if (gather_context(request, room)) {
+    } else if (strategy_ == ExtendStrategy::kGather && gather_context(request, room)) {
+      carried_rows_ = range.first_token + range.tokens;
       plan_tiles(request, request.context_len / kPartitionKeys, AttentionTask::Use::kLast);
     } else {
       plan_tiles(request, 0, AttentionTask::Use::kWhole);

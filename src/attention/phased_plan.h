@@ -45,10 +45,9 @@ class PhasedPlan final : public AttentionPlan {
  public:
   PhasedPlan(const AttentionGroup& group, ExtendStrategy strategy, int32_t max_requests, int32_t max_tokens);
 
-  // The phases of a step; an empty one costs nothing.
+  // The phases of a step; an empty one costs nothing. A prefill is an extend without context.
   void plan_decodes(const AttentionBatch& batch, const PhaseRange& range);
   void plan_extends(const AttentionBatch& batch, const PhaseRange& range);
-  void plan_prefills(const AttentionBatch& batch, const PhaseRange& range);
   // Forgets the last step.
   void clear();
 

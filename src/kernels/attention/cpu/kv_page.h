@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/cpu/products.h"
 
 namespace quire {
 
@@ -218,31 +219,12 @@ class KvPage {
   template <int kRows, int kColumns>
   void weigh_rows(const std::byte* v, const std::byte* ahead, int64_t d, const float* w, int64_t begin, int64_t end,
                   bool onto, float* values, int64_t width) const {
-    F acc[kRows * kColumns];
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int c = 0; c < kColumns; ++c)
-        acc[r * kColumns + c] = onto ? Isa::load(values + r * width + c * 16) : Isa::zero();
-    }
-    for (int64_t key = begin; key < end; ++key) {
+    using Products = AttentionProducts<Isa, Pieces::kAccumulators>;
+    Products::template weigh_tile<kRows, kColumns>(w, begin, end, onto, values, width, [&](int64_t key, int c) {
       const int64_t at = key * row_stride_ + d * kElement;
-      if (ahead != nullptr) prefetch(ahead + at, 16 * kColumns * kElement);
-      F row[kColumns];
-#pragma GCC unroll 4
-      for (int c = 0; c < kColumns; ++c) row[c] = widen(v + at + c * 16 * kElement);
-#pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) {
-        const F weight = Isa::set1(w[r * kPartitionKeys + key]);
-#pragma GCC unroll 4
-        for (int c = 0; c < kColumns; ++c) acc[r * kColumns + c] = Isa::fma(weight, row[c], acc[r * kColumns + c]);
-      }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int c = 0; c < kColumns; ++c) Isa::store(values + r * width + c * 16, acc[r * kColumns + c]);
-    }
+      if (c == 0 && ahead != nullptr) prefetch(ahead + at, 16 * kColumns * kElement);
+      return widen(v + at + c * 16 * kElement);
+    });
   }
 
   // Elements d .. d + 15, whatever the layout.

@@ -28,6 +28,35 @@ struct AttentionProducts {
     with_rows(rows, [&](auto r) { weigh_columns<r, columns(r)>(w, v, begin, end, width, width / 16, onto, values); });
   }
 
+  // values[r][16 c + lane] = (onto ? values[..] : 0) + sum over keys [begin, end) of w[r][key] * row(key, c) for R rows
+  // and C vectors; row(key, 0) is called first for each key. Rows of w are kPartitionKeys apart, those of values
+  // `width`.
+  template <int R, int C, class Row>
+  static void weigh_tile(const float* w, int64_t begin, int64_t end, bool onto, float* values, int64_t width, Row row) {
+    F acc[R * C];
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) acc[r * C + c] = onto ? Isa::load(values + r * width + c * 16) : Isa::zero();
+    }
+    for (int64_t key = begin; key < end; ++key) {
+      F v[C];
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) v[c] = row(key, c);
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+        const F x = Isa::set1(w[r * kPartitionKeys + key]);
+#pragma GCC unroll 8
+        for (int c = 0; c < C; ++c) acc[r * C + c] = Isa::fma(x, v[c], acc[r * C + c]);
+      }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) Isa::store(values + r * width + c * 16, acc[r * C + c]);
+    }
+  }
+
   template <int N>
   struct Constant {
     constexpr operator int() const { return N; }
@@ -99,40 +128,14 @@ struct AttentionProducts {
   static void weigh_columns(const float* w, const float* v, int64_t begin, int64_t end, int64_t width, int64_t vectors,
                             bool onto, float* values) {
     while (vectors >= C) {
-      weigh_tile<R, C>(w, v, begin, end, width, onto, values);
+      weigh_tile<R, C>(w, begin, end, onto, values, width,
+                       [&](int64_t key, int c) { return Isa::load(v + key * width + c * 16); });
       vectors -= C;
       v += C * 16;
       values += C * 16;
     }
     if constexpr (C > 1) {
       if (vectors > 0) weigh_columns<R, C / 2>(w, v, begin, end, width, vectors, onto, values);
-    }
-  }
-
-  template <int R, int C>
-  static void weigh_tile(const float* w, const float* v, int64_t begin, int64_t end, int64_t width, bool onto,
-                         float* values) {
-    F acc[R * C];
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) acc[r * C + c] = onto ? Isa::load(values + r * width + c * 16) : Isa::zero();
-    }
-    for (int64_t key = begin; key < end; ++key) {
-      F row[C];
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) row[c] = Isa::load(v + key * width + c * 16);
-#pragma GCC unroll 6
-      for (int r = 0; r < R; ++r) {
-        const F x = Isa::set1(w[r * kPartitionKeys + key]);
-#pragma GCC unroll 8
-        for (int c = 0; c < C; ++c) acc[r * C + c] = Isa::fma(x, row[c], acc[r * C + c]);
-      }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) Isa::store(values + r * width + c * 16, acc[r * C + c]);
     }
   }
 };
