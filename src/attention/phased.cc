@@ -123,7 +123,7 @@ class PhasedRun {
     const auto r = static_cast<size_t>(index);
     int32_t first_row = decodes.range.first_token + request, rows = 1;
     if (decodes.range.max_query_len > 1) {
-      const int32_t tile_rows = attention_tile_rows(args_.heads, args_.kv.kv_heads);
+      const int32_t tile_rows = attention_tile_rows(args_.heads, args_.kv);
       const int32_t query_len = batch.query_offsets[r + 1] - batch.query_offsets[r];
       if (tile * tile_rows >= query_len) return;
       first_row = batch.query_offsets[r] + tile * tile_rows;
@@ -186,13 +186,33 @@ class PhasedRun {
     return carried_ + int64_t{row} * args_.heads * attention_state_floats(args_.kv.v_head_dim);
   }
 
+  // Tiles are as large as pays; where they are fewer than keep the workers busy to the end, each is cut, last rows
+  // first.
   void run_tiles() {
-    const int64_t kv_heads = args_.kv.kv_heads;
-    for_each(static_cast<int64_t>(plan_.tiles().size()) * kv_heads, [&](int64_t i, int worker) {
-      AttentionTask task = plan_.tiles()[static_cast<size_t>(i / kv_heads)];
+    constexpr int64_t kTasksOfWorker = 4, kFewStates = 96;
+    const int64_t kv_heads = args_.kv.kv_heads, tasks = std::ssize(plan_.tiles()) * kv_heads;
+    const int64_t parts = (kTasksOfWorker * pool_.workers() + tasks - 1) / tasks;
+    const auto least_rows = static_cast<int32_t>(kFewStates * kv_heads / args_.heads + 1);
+    for_each(tasks * parts, [&](int64_t i, int worker) {
+      AttentionTask task = plan_.tiles()[static_cast<size_t>(i / kv_heads / parts)];
+      const auto n = static_cast<int32_t>(parts);
+      const int32_t rows = std::max((task.rows + n - 1) / n, least_rows),
+                    begin = (n - 1 - static_cast<int32_t>(i / kv_heads % parts)) * rows;
+      if (begin >= task.rows) return;
+      cut_rows(begin, std::min(rows, task.rows - begin), task);
       if (task.use == AttentionTask::Use::kLast) task.states = carried(task.first_row);
       kernels_.attend(args_, task, static_cast<int32_t>(i % kv_heads), 1, scratch(worker));
     });
+  }
+
+  // Leaves `rows` rows of a task from `begin` on, with the partitions that they see.
+  void cut_rows(int32_t begin, int32_t rows, AttentionTask& task) const {
+    const int32_t end = partitions_seen(task.first_position + begin + rows - 1, 0).end;
+    task.first_row += begin;
+    task.first_position += begin;
+    task.rows = rows;
+    task.first_partition = std::max(task.first_partition, partitions_seen(task.first_position, args_.window).first);
+    task.partitions = end - task.first_partition;
   }
 
   const PhasedPlan& plan_;

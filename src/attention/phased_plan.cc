@@ -26,7 +26,7 @@ int32_t most_partitions(int32_t kv_len, int32_t window) {
 }  // namespace
 
 PhasedPlan::PhasedPlan(const AttentionGroup& group, ExtendStrategy strategy, int32_t max_requests, int32_t max_tokens)
-    : group_(group), strategy_(strategy), tile_rows_(attention_tile_rows(group.heads, group.kv_heads)) {
+    : group_(group), strategy_(strategy), tile_rows_(attention_tile_rows(group.heads, kv_of(group, 0))) {
   const auto requests = static_cast<size_t>(max_requests);
   // Every request may end in a tile that isn't full.
   const size_t tiles = static_cast<size_t>(max_tokens / tile_rows_) + requests;

@@ -63,7 +63,7 @@ TEST_F(Edges, BlocksPartitionsAndTiles) {
       {KvLayout::kPlain, 48}, {KvLayout::kShuffle, 16}, {KvLayout::kShuffle, 32}};
   for (const auto& [layout, block_size] : kCaches) {
     const AttentionGroup group = make_group(2, 1, 8, DType::kF16, layout, block_size);
-    const int32_t tile = attention_tile_rows(group.heads, group.kv_heads);
+    const int32_t tile = attention_tile_rows(group.heads, kv_of(group, 0));
     for (const int32_t context : around({0, block_size, kPartitionKeys, 2 * kPartitionKeys})) {
       std::vector<Lengths> lengths;
       for (const int32_t query : around({1, tile, 2 * tile, block_size, kPartitionKeys})) {
@@ -108,7 +108,7 @@ TEST_F(Edges, LoneDecodes) {
 
 TEST_F(Edges, TheDecodeThreshold) {
   const AttentionGroup group = make_group(4, 2, 16);
-  const int32_t tile = attention_tile_rows(group.heads, group.kv_heads);
+  const int32_t tile = attention_tile_rows(group.heads, kv_of(group, 0));
   for (const int32_t threshold : {1, 2, 3, tile, tile + 1}) {
     std::vector<Lengths> lengths;
     for (const int32_t query : around({1, threshold})) {

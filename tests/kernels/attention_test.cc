@@ -195,6 +195,32 @@ TEST(AttentionKernels, ExpIsWithinItsError) {
   EXPECT_TRUE(std::isnan(exp_of(NAN)));
 }
 
+// As exp.h states, however many at a time.
+TEST(AttentionKernels, FallingExpIsWithinItsError) {
+  const auto exp_of = [](float x) {
+    ScalarIsa::F lanes[2] = {ScalarIsa::set1(x), ScalarIsa::set1(x)}, one[1] = {lanes[0]};
+    simd_exp_falling<ScalarIsa, 2>(lanes);
+    simd_exp_falling<ScalarIsa, 1>(one);
+    EXPECT_EQ(std::bit_cast<uint32_t>(lanes[1].v[15]), std::bit_cast<uint32_t>(one[0].v[0])) << x;
+    return lanes[0].v[3];
+  };
+  double near = 0.0, far = 0.0;
+  for (double x = -86.8; x <= 0.0; x += 1.7e-4) {
+    const auto at = static_cast<float>(x);
+    const double exact = std::exp(static_cast<double>(at)), error = std::abs(exp_of(at) - exact) / exact;
+    double& worst = at < -30.0f ? far : near;
+    worst = std::max(worst, error);
+  }
+  EXPECT_LT(near, 3e-7);
+  EXPECT_LT(far, 4e-7);
+  EXPECT_EQ(exp_of(0.0f), 1.0f);
+  for (const float x : {-86.9f, -87.5f, -1e30f, -__builtin_inff()}) {
+    EXPECT_TRUE(std::isnormal(exp_of(x))) << x;
+    EXPECT_LT(exp_of(x), 1.9e-38f) << x;
+  }
+  EXPECT_TRUE(std::isnan(exp_of(NAN)));
+}
+
 float number(const nlohmann::json& value) {
   return value.is_string() ? std::stof(value.get<std::string>()) : value.get<float>();
 }

@@ -9,7 +9,8 @@
 //               weights w = exp(score - m), the sum of w (lane i sums keys i, i+16, ... ascending, then a tree over the
 //               16 lanes) and the sum of (w * the value's scale) * v over keys ascending, by fused multiply-add from 0
 //   row       = its partitions merged one by one in ascending order (merge.h), then the sink, then divided by the sum
-// so a row's result depends on its own keys only. exp and tanh are those of kernels/simd.
+// so a row's result depends on its own keys only. exp and tanh are those of kernels/simd: simd_exp_falling for weights,
+// simd_exp for merging.
 #include <cstddef>
 #include <cstdint>
 
@@ -89,7 +90,7 @@ struct AttentionKernels {
 };
 
 // Most query rows that one task takes, and the scratch that one worker needs for such a task.
-int32_t attention_tile_rows(int32_t heads, int32_t kv_heads);
+int32_t attention_tile_rows(int32_t heads, const PagedKv& kv);
 int64_t attention_scratch_floats(int32_t heads, const PagedKv& kv);
 
 const AttentionKernels& attention_kernels();  // for cpu_isa()

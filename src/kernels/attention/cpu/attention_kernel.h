@@ -27,6 +27,7 @@ class AttentionKernel {
   using Products = AttentionProducts<Isa, Pieces::kAccumulators>;
   using Use = AttentionTask::Use;
   static constexpr float kMinusInfinity = Merge::kMinusInfinity;
+  static constexpr int kTogether = Pieces::kAccumulators >= 24 ? 8 : 1;  // vectors of exponentials in step
   static constexpr int64_t kAhead = 32;  // keys between what is read and what is fetched from memory meanwhile
 
   // Keys and values of one partition; scales null unless the cache has them.
@@ -49,7 +50,8 @@ class AttentionKernel {
           heads(wide + 16 * attention_width(kv.head_dim)) {}
   };
 
-  // What each KV head has of its own. Values have `width` floats a state, maxima and sums one.
+  // What each KV head has of its own. Values have `width` floats a state, maxima and sums one. part_values: of one
+  // row's states, or else of the group of states that is being merged.
   struct HeadScratch {
     float *q, *scores;
     float *part_values, *part_max, *part_sum;
@@ -57,7 +59,7 @@ class AttentionKernel {
     float *old_weight, *new_weight;
     float* end;  // where the next head's begins
 
-    HeadScratch(float* base, int64_t states, const PagedKv& kv) {
+    HeadScratch(float* base, int64_t states, int64_t part_states, const PagedKv& kv) {
       const int64_t width = attention_width(kv.v_head_dim);
       end = base;
       const auto take = [&](int64_t floats) {
@@ -67,7 +69,7 @@ class AttentionKernel {
       };
       q = take(states * kv.head_dim);
       scores = take(states * kPartitionKeys);
-      part_values = take(states * width);
+      part_values = take(part_states * width);
       values = take(states * width);
       for (float** lanes : {&part_max, &part_sum, &max, &sum, &old_weight, &new_weight}) *lanes = take(states);
     }
@@ -98,6 +100,12 @@ class AttentionKernel {
       return {oldest > 0 ? oldest : 0, newest < kPartitionKeys ? newest : kPartitionKeys};
     }
 
+    // Whether states first .. last see that whole partition: the first has the oldest newest key, the last the newest
+    // oldest one.
+    bool sees_all(int64_t first, int64_t last, int64_t first_key) const {
+      return keys(first, first_key).end == kPartitionKeys && keys(last, first_key).begin == 0;
+    }
+
     // States that see keys of that partition: earlier rows see none of it yet, later rows none of it any more.
     Range seeing(int64_t first_key) const {
       const int64_t blind = first_key - task.first_position;
@@ -109,6 +117,10 @@ class AttentionKernel {
       return range;
     }
   };
+
+  // What becomes of a partition's states: they are left as they are, they are the first of the running ones, or they
+  // are merged into those.
+  enum class Goal : uint8_t { kParts, kFirst, kMerged };
 
   // The KV heads of a task that are attended in step.
   struct Heads {
@@ -123,8 +135,9 @@ class AttentionKernel {
     }
     HeadScratch scratch_of(int64_t n) const {
       const int64_t states = task.rows * int64_t{args.heads / args.kv.kv_heads};
-      const HeadScratch first(scratch.heads, states, args.kv);
-      return HeadScratch(scratch.heads + n * (first.end - scratch.heads), states, args.kv);
+      const int64_t part_states = task.rows > 1 && states > Products::kRows ? Products::kRows : states;
+      const HeadScratch first(scratch.heads, states, part_states, args.kv);
+      return HeadScratch(scratch.heads + n * (first.end - scratch.heads), states, part_states, args.kv);
     }
   };
 
@@ -163,25 +176,41 @@ class AttentionKernel {
     }
   }
 
-  // The largest score of keys [begin, end); the others of their 16-key groups become -inf.
-  static float mask(float* scores, Range keys) {
-    const int64_t first = keys.begin / 16 * 16, padded = (keys.end + 15) / 16 * 16;
-    for (int64_t j = first; j < keys.begin; ++j) scores[j] = kMinusInfinity;
+  // The others of the 16-key groups that hold keys [begin, end) become -inf.
+  static void mask(float* scores, Range keys) {
+    const int64_t padded = (keys.end + 15) / 16 * 16;
+    for (int64_t j = keys.begin / 16 * 16; j < keys.begin; ++j) scores[j] = kMinusInfinity;
     for (int64_t j = keys.end; j < padded; ++j) scores[j] = kMinusInfinity;
-    F largest = Isa::load(scores + first);
-    for (int64_t j = first + 16; j < padded; j += 16) largest = Isa::max(largest, Isa::load(scores + j));
-    return Isa::max_lane(largest);
   }
 
-  // Turns masked scores into weights and returns their sum.
-  static float exponentials(float* scores, Range keys, float max) {
-    const F shift = Isa::set1(max);
-    F total = Isa::zero();
-    for (int64_t j = keys.begin / 16 * 16; j < keys.end; j += 16) {
-      const F weight = Merge::weight(Isa::load(scores + j), shift);
-      Isa::store(scores + j, weight);
-      total = Isa::add(total, weight);
+  [[gnu::always_inline]] static float largest(const float* scores, int64_t begin, int64_t end) {
+    F most = Isa::load(scores + begin);
+    for (int64_t j = begin + 16; j < end; j += 16) most = Isa::max(most, Isa::load(scores + j));
+    return Isa::max_lane(most);
+  }
+
+  // Turns kCount vectors of scores into weights and adds them to a total.
+  template <int kCount>
+  [[gnu::always_inline]] static F exponentials(float* scores, F shift, F total) {
+    F x[kCount];
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) x[i] = Isa::sub(Isa::load(scores + i * 16), shift);
+    simd_exp_falling<Isa, kCount>(x);
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) {
+      Isa::store(scores + i * 16, x[i]);
+      total = Isa::add(total, x[i]);
     }
+    return total;
+  }
+
+  // Turns the scores from `begin` to `end`, whole groups, into weights and returns their sum.
+  [[gnu::always_inline]] static float exponentials(float* scores, int64_t begin, int64_t end, float max) {
+    const F shift = Isa::max(Isa::set1(max), Isa::set1(Merge::kLowest));  // if all are -inf
+    F total = Isa::zero();
+    int64_t j = begin;
+    for (; j + 16 * kTogether <= end; j += 16 * kTogether) total = exponentials<kTogether>(scores + j, shift, total);
+    for (; j < end; j += 16) total = exponentials<1>(scores + j, shift, total);
     return Isa::sum(total);
   }
 
@@ -196,9 +225,21 @@ class AttentionKernel {
     if (adjusted) {
       for_rows([&](int64_t state, float* row, Range keys) { adjust(job, tile, state, first_key, keys, row); });
     }
-    for_rows([&](int64_t state, float* row, Range keys) { s.part_max[state] = mask(row, keys); });
-    for_rows(
-        [&](int64_t state, float* row, Range keys) { s.part_sum[state] = exponentials(row, keys, s.part_max[state]); });
+    if (job.sees_all(i, i + rows - 1, first_key)) {
+      float* row = s.scores + i * kPartitionKeys;
+      for (int r = 0; r < rows; ++r) s.part_max[i + r] = largest(row + r * kPartitionKeys, 0, kPartitionKeys);
+      for (int r = 0; r < rows; ++r) {
+        s.part_sum[i + r] = exponentials(row + r * kPartitionKeys, 0, kPartitionKeys, s.part_max[i + r]);
+      }
+    } else {
+      for_rows([&](int64_t state, float* row, Range keys) {
+        mask(row, keys);
+        s.part_max[state] = largest(row, keys.begin / 16 * 16, keys.end);
+      });
+      for_rows([&](int64_t state, float* row, Range keys) {
+        s.part_sum[state] = exponentials(row, keys.begin / 16 * 16, (keys.end + 15) / 16 * 16, s.part_max[state]);
+      });
+    }
     if (tile.v_scales == nullptr) return;
     for_rows([&](int64_t, float* row, Range keys) {
       for (int64_t j = keys.begin / 16 * 16; j < keys.end; j += 16)
@@ -229,39 +270,66 @@ class AttentionKernel {
     }
   }
 
-  // Softmax states over a partition that lies in `tile`, for states [seeing.begin, seeing.end); their values go to
-  // `values`. All scores come before all values, so that K and then V stay in the L1 cache. meanwhile(n) is called for
-  // n = 0, 1, ... between the products.
+  // Softmax states over a partition that lies in `tile`, for states [seeing.begin, seeing.end). All scores come before
+  // all values, and all rows take as much of K, then of V, as stays in the L1 cache.
+  // meanwhile(n) is called n times between the products.
   template <class Meanwhile>
   static void attend_tile(const Job& job, const HeadScratch& s, const Tile& tile, int64_t first_key, Range seeing,
-                          float* values, Meanwhile meanwhile) {
-    const int64_t head_dim = job.args.kv.head_dim;
+                          Goal goal, Meanwhile meanwhile) {
+    const int64_t head_dim = job.args.kv.head_dim, width = job.width;
     const auto for_row_groups = [&](auto fn) {
       for (int64_t i = seeing.begin; i < seeing.end; i += Products::kRows)
         fn(i, static_cast<int>(seeing.end - i < Products::kRows ? seeing.end - i : Products::kRows));
     };
-    int64_t done = 0;
-    for_row_groups([&](int64_t i, int rows) {
-      meanwhile(done++);
-      const int64_t begin = job.keys(i, first_key).begin / 16 * 16, end = job.keys(i + rows - 1, first_key).end;
-      Products::scores(rows, s.q + i * head_dim, head_dim, tile.k + begin * head_dim, (end - begin + 15) / 16,
-                       s.scores + i * kPartitionKeys + begin);
-      weights_of(job, s, tile, first_key, i, rows);
-    });
-    for_row_groups([&](int64_t i, int rows) {
-      weigh(job, first_key, i, rows, {0, kPartitionKeys}, false,
-            [&](int r, int n, int64_t begin, int64_t end, bool onto) {
-              Products::weigh(n, s.scores + (i + r) * kPartitionKeys, tile.v, begin, end, job.width, onto,
-                              values + (i + r) * job.width);
-            });
-    });
+    const int64_t block = head_dim > 64 ? kPartitionKeys / 2 : kPartitionKeys, blocks = kPartitionKeys / block,
+                  panels = (width + Products::kPanel - 1) / Products::kPanel;
+    const int64_t calls = (seeing.end - seeing.begin + Products::kRows - 1) / Products::kRows * (blocks + panels);
+    for (int64_t first = 0; first < kPartitionKeys; first += block) {
+      for_row_groups([&](int64_t i, int rows) {
+        meanwhile(calls);
+        const int64_t oldest = job.keys(i, first_key).begin / 16 * 16, newest = job.keys(i + rows - 1, first_key).end;
+        const int64_t begin = oldest > first ? oldest : first, end = newest < first + block ? newest : first + block;
+        if (begin < end) {
+          Products::scores(rows, s.q + i * head_dim, head_dim, tile.k + begin * head_dim, (end - begin + 15) / 16,
+                           s.scores + i * kPartitionKeys + begin);
+        }
+        if (first + block == kPartitionKeys) weights_of(job, s, tile, first_key, i, rows);
+      });
+    }
+    settle_lanes(job, s, seeing, goal);
+    for (int64_t first = 0; first < width; first += Products::kPanel) {
+      const int64_t columns = Products::panel_width(first, width);
+      const float* v = tile.v + first * kPartitionKeys;
+      for_row_groups([&](int64_t i, int rows) {
+        meanwhile(calls);
+        const float* w = s.scores + i * kPartitionKeys;
+        const auto weigh_rows = [&](int n, int r, int64_t begin, int64_t end, const typename Products::Into& into,
+                                    float* values) {
+          Products::weigh(n, w + r * kPartitionKeys, v, columns, begin, end, into, values + r * width, width);
+        };
+        float* values = s.values + i * width + first;
+        if (goal == Goal::kMerged && job.sees_all(i, i + rows - 1, first_key)) {
+          return weigh_rows(rows, 0, 0, kPartitionKeys, {.first = s.old_weight + i, .second = s.new_weight + i},
+                            values);
+        }
+        float* target = goal == Goal::kFirst   ? values
+                        : goal == Goal::kParts ? s.part_values + i * width + first
+                                               : s.part_values + first;
+        weigh(job, first_key, i, rows, {0, kPartitionKeys}, false,
+              [&](int r, int n, int64_t begin, int64_t end, bool onto) {
+                weigh_rows(n, r, begin, end, {.onto = onto}, target);
+              });
+        if (goal != Goal::kMerged) return;
+        for (int64_t r = 0; r < rows; ++r)
+          Merge::combine(values + r * width, target + r * width, columns, s.old_weight[i + r], s.new_weight[i + r]);
+      });
+    }
   }
 
   // The same for `count` KV heads whose states are one group of rows, straight from the pages: each 16 keys are used as
-  // they come, of all heads, which is the order they lie in. target: values or part_values.
+  // they come, of all heads, which is the order they lie in.
   template <DType kDType>
-  static void attend_pages(const Heads& heads, int64_t first_key, Range seeing, int64_t keys_to_come,
-                           float* HeadScratch::*target) {
+  static void attend_pages(const Heads& heads, int64_t first_key, Range seeing, int64_t keys_to_come, Goal goal) {
     using Page = KvPage<Isa, Pieces, kDType>;
     const PagedKv& kv = heads.args.kv;
     const Page page(kv);
@@ -292,14 +360,23 @@ class AttentionKernel {
     for (int64_t j = begin; j < end; j += 16) {
       for (int64_t h = 0; h < heads.count; ++h) {
         const HeadScratch s = heads.scratch_of(h);
+        float* values = goal == Goal::kFirst ? s.values + i * any.width : s.part_values;
         const typename Page::Source from = source(h, j), ahead = source(h, j + kAhead);
         weigh(any, first_key, i, rows, {j, j + 16}, j > begin,
               [&](int r, int count, int64_t first, int64_t last, bool onto) {
                 Products::with_rows(count, [&](auto n) {
                   page.template weigh<n>(from, ahead, s.scores + (i + r) * kPartitionKeys + j, first - j, last - j,
-                                         onto, s.*target + (i + r) * any.width, wide);
+                                         onto, values + r * any.width, wide);
                 });
               });
+      }
+    }
+    for (int64_t h = 0; h < heads.count; ++h) {
+      const HeadScratch s = heads.scratch_of(h);
+      settle_lanes(any, s, seeing, goal);
+      for (int64_t r = 0; goal == Goal::kMerged && r < rows; ++r) {
+        Merge::combine(s.values + (i + r) * any.width, s.part_values + r * any.width, any.width, s.old_weight[i + r],
+                       s.new_weight[i + r]);
       }
     }
   }
@@ -311,8 +388,13 @@ class AttentionKernel {
     }
   }
 
-  // Merges the partition's states into the running ones.
-  static void merge_partition(const Job& job, const HeadScratch& s, Range seeing) {
+  // Maxima and sums of the running states after a partition, and if it is merged, the weights of both.
+  static void settle_lanes(const Job& job, const HeadScratch& s, Range seeing, Goal goal) {
+    if (goal == Goal::kFirst) {
+      std::memcpy(s.max, s.part_max, static_cast<size_t>(job.states) * sizeof(float));
+      std::memcpy(s.sum, s.part_sum, static_cast<size_t>(job.states) * sizeof(float));
+    }
+    if (goal != Goal::kMerged) return;
     clear_lanes(s, 0, seeing.begin);
     clear_lanes(s, seeing.end, job.states);
     for (int64_t i = 0; i < job.states; i += 16) {
@@ -322,10 +404,6 @@ class AttentionKernel {
       Isa::store(s.sum + i, step.sum);
       Isa::store(s.old_weight + i, step.first_weight);
       Isa::store(s.new_weight + i, step.second_weight);
-    }
-    for (int64_t i = seeing.begin; i < seeing.end; ++i) {
-      Merge::combine(s.values + i * job.width, s.part_values + i * job.width, job.width, s.old_weight[i],
-                     s.new_weight[i]);
     }
   }
 
@@ -386,19 +464,17 @@ class AttentionKernel {
                         int64_t begin, int64_t end, const Tile& tile, float* wide) {
     using Page = KvPage<Isa, Pieces, kDType>;
     const Page page(kv);
-    const int64_t width = attention_width(kv.v_head_dim);
     for (int64_t j = begin; j < end; j += 16) {
       const typename Page::Source from = Page::source(kv, block_table, kv_head, first_key + j);
       page.load_keys(from, tile.k + j * kv.head_dim, wide);
-      page.load_values(from, end - j < 16 ? end - j : 16, tile.v + j * width, wide);
+      page.load_values(from, end - j < 16 ? end - j : 16, tile.v, j, wide);
     }
     load_scales(kv, block_table, kv_head, first_key, begin, end, tile);
   }
 
-  // The states over partition n of the task, for all its KV heads; their values go to target.
+  // The states over partition n of the task, for all its KV heads.
   template <DType kDType>
-  static void attend_partition(const Heads& heads, int64_t n, int64_t first_key, Range seeing,
-                               float* HeadScratch::*target) {
+  static void attend_partition(const Heads& heads, int64_t n, int64_t first_key, Range seeing, Goal goal) {
     if (seeing.begin >= seeing.end) return;
     const AttentionTask& task = heads.task;
     const PagedKv& kv = heads.args.kv;
@@ -406,25 +482,31 @@ class AttentionKernel {
     if (task.gathered == nullptr && seeing.end - seeing.begin <= kPageStates) {
       const int64_t end = (task.first_partition + task.partitions) * int64_t{kPartitionKeys},
                     newest = job.position(job.states - 1);
-      return attend_pages<kDType>(heads, first_key, seeing, newest < end ? newest + 1 : end, target);
+      return attend_pages<kDType>(heads, first_key, seeing, newest < end ? newest + 1 : end, goal);
     }
     const HeadScratch s = heads.scratch_of(0);
     if (task.gathered != nullptr) {
       // Only read from here on.
       auto* gathered = const_cast<float*>(task.gathered) + (n * kv.kv_heads + job.kv_head) * gathered_floats(kv);
-      return attend_tile(job, s, Tile(gathered, kv), first_key, seeing, s.*target, [](int64_t) {});
+      return attend_tile(job, s, Tile(gathered, kv), first_key, seeing, goal, [](int64_t) {});
     }
     const Tile tile(heads.scratch.tile, kv);
     load_tile<kDType>(kv, task.block_table, job.kv_head, first_key, job.keys(seeing.begin, first_key).begin / 16 * 16,
                       job.keys(seeing.end - 1, first_key).end, tile, heads.scratch.wide);
-    // What is seen of the next partition starts on its way here.
+    // What is seen of the next partition starts on its way here, little by little: the processor can't wait for more
+    // than a few lines without stopping.
     using Page = KvPage<Isa, Pieces, kDType>;
     const Page page(kv);
     const int64_t next = first_key + kPartitionKeys, newest = job.position(job.states - 1);
-    const int64_t groups = n + 1 == task.partitions ? 0 : (newest - next) / 16 + 1;
-    attend_tile(job, s, tile, first_key, seeing, s.*target, [&](int64_t i) {
-      if (i < groups && i < kPartitionKeys / 16)
-        page.prefetch(Page::source(kv, task.block_table, job.kv_head, next + i * 16));
+    const int64_t coming = n + 1 == task.partitions         ? 0
+                           : newest - next < kPartitionKeys ? newest - next + 1
+                                                            : kPartitionKeys;
+    typename Page::Source from;
+    attend_tile(job, s, tile, first_key, seeing, goal, [&, piece = int64_t{0}](int64_t calls) mutable {
+      for (const int64_t end = piece + (2 * coming + calls - 1) / calls; piece < end && piece < 2 * coming; ++piece) {
+        if (piece % 32 == 0) from = Page::source(kv, task.block_table, job.kv_head, next + piece / 2);
+        page.prefetch(from, piece % 32);
+      }
     });
   }
 
@@ -443,21 +525,16 @@ class AttentionKernel {
     for (int64_t n = 0; n < task.partitions; ++n) {
       const int64_t first_key = (task.first_partition + n) * int64_t{kPartitionKeys};
       const Range seeing = heads.job(0).seeing(first_key);
-      const bool first =
-          task.use != Use::kPartitions && !started && seeing.begin == 0 && seeing.end == heads.job(0).states;
-      attend_partition<kDType>(heads, n, first_key, seeing, first ? &HeadScratch::values : &HeadScratch::part_values);
-      for_heads([&](const Job& job, const HeadScratch& s) {
-        if (task.use == Use::kPartitions) {
+      const bool all = seeing.begin == 0 && seeing.end == heads.job(0).states;
+      const Goal goal = task.use == Use::kPartitions ? Goal::kParts : !started && all ? Goal::kFirst : Goal::kMerged;
+      if (goal == Goal::kMerged && !started) for_heads(start_empty);
+      attend_partition<kDType>(heads, n, first_key, seeing, goal);
+      if (goal == Goal::kParts) {
+        for_heads([&](const Job& job, const HeadScratch& s) {
           for (int64_t i = 0; i < job.states; ++i)
             store_state(job, kept(job, n, job.head(i)), s.part_values + i * job.width, s.part_max[i], s.part_sum[i]);
-        } else if (first) {
-          std::memcpy(s.max, s.part_max, static_cast<size_t>(job.states) * sizeof(float));
-          std::memcpy(s.sum, s.part_sum, static_cast<size_t>(job.states) * sizeof(float));
-        } else {
-          if (!started) start_empty(job, s);
-          merge_partition(job, s, seeing);
-        }
-      });
+        });
+      }
       started = true;
     }
     if (task.use == Use::kPartitions) return;

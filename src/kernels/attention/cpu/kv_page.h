@@ -21,6 +21,7 @@ namespace quire {
 template <class Isa, class Pieces, DType kDType>
 class KvPage {
   using F = typename Isa::F;
+  using Products = AttentionProducts<Isa, Pieces::kAccumulators>;
 
  public:
   // Where the keys and their values begin; nulls = nowhere.
@@ -47,11 +48,14 @@ class KvPage {
     return {static_cast<const std::byte*>(kv.k) + k * kElement, static_cast<const std::byte*>(kv.v) + v * kElement};
   }
 
-  void prefetch(const Source& from) const {
+  // One of 32 pieces: in turns, a sixteenth of the keys and one of their values.
+  void prefetch(const Source& from, int64_t piece) const {
+    const int64_t i = piece / 2;
+    if (piece % 2 == 1)
+      return prefetch_bytes(from.v + i * (plain_ ? row_stride_ : v_head_dim_ * kElement), v_head_dim_ * kElement);
+    if (plain_) return prefetch_bytes(from.k + i * key_stride_, head_dim_ * kElement);
     const int64_t packs = (head_dim_ + kPack - 1) / kPack;
-    const int64_t lines = (head_dim_ * kElement + kLine - 1) / kLine;
-    for (int64_t pack = 0; pack < (plain_ ? 4 * lines : packs); ++pack) prefetch_keys(from.k, pack);
-    prefetch_values(from.v);
+    for (int64_t pack = packs * i / 16; pack < packs * (i + 1) / 16; ++pack) prefetch_keys(from.k, pack);
   }
 
   // K as a panel [head_dim][16]; lanes past the last key hold whatever the block holds there.
@@ -61,16 +65,19 @@ class KvPage {
     });
   }
 
-  // Values of the first n keys as rows of attention_width(v_head_dim) floats, zeros past v_head_dim.
-  void load_values(const Source& from, int64_t n, float* rows, float* wide) const {
+  // Values of the first n keys as keys `key`, key + 1, ... of a tile (AttentionProducts::value_index), zeros past
+  // v_head_dim.
+  void load_values(const Source& from, int64_t n, float* tile, int64_t key, float* wide) const {
     const int64_t width = attention_width(static_cast<int32_t>(v_head_dim_));
-    if (plain_) {
-      for (int64_t i = 0; i < n; ++i) widen_row(from.v + i * row_stride_, v_head_dim_, rows + i * width);
-      return;
-    }
-    for (int64_t key = 0; key < n; key += kPack) {
-      for (int64_t d = 0; d < v_head_dim_; d += 16) {
-        with_values(from.v, key, d, wide, [&](int64_t e, F row) { Isa::store(rows + (key + e) * width + d, row); });
+    for (int64_t d = 0; d < v_head_dim_; d += 16) {
+      float* to = tile + Products::value_index(key, d, width);
+      const int64_t stride = Products::value_index(1, d, width) - Products::value_index(0, d, width);
+      if (plain_) {
+        for (int64_t i = 0; i < n; ++i)
+          Isa::store(to + i * stride, widen_part(from.v + i * row_stride_ + d * kElement, v_head_dim_ - d));
+      } else {
+        for (int64_t i = 0; i < n; i += kPack)
+          with_values(from.v, i, d, wide, [&](int64_t e, F row) { Isa::store(to + (i + e) * stride, row); });
       }
     }
   }
@@ -141,25 +148,16 @@ class KvPage {
     return widen(part);
   }
 
-  static void widen_row(const std::byte* src, int64_t n, float* dst) {
-    for (int64_t d = 0; d < n; d += 16) Isa::store(dst + d, widen_part(src + d * kElement, n - d));
-  }
-
-  static void prefetch(const std::byte* first, int64_t n) {
+  static void prefetch_bytes(const std::byte* first, int64_t n) {
     for (int64_t at = 0; at < n; at += kLine) Isa::prefetch(first + at);
   }
 
   // The lines of piece `pack` of 16 keys, or where a line holds four pieces of a key, of a quarter of them.
   void prefetch_keys(const std::byte* ahead, int64_t pack) const {
-    if (!plain_) return prefetch(ahead + pack * pack_stride_, 16 * kPiece);
+    if (!plain_) return prefetch_bytes(ahead + pack * pack_stride_, 16 * kPiece);
     const std::byte* first = ahead + pack / 4 * kLine + pack % 4 * 4 * key_stride_;
 #pragma GCC unroll 4
     for (int64_t i = 0; i < 4; ++i) Isa::prefetch(first + i * key_stride_);
-  }
-
-  void prefetch_values(const std::byte* ahead) const {
-    if (!plain_) return prefetch(ahead, 16 * v_head_dim_ * kElement);
-    for (int64_t i = 0; i < 16; ++i) prefetch(ahead + i * row_stride_, v_head_dim_ * kElement);
   }
 
   // fn(d, t, n): t[e] has element d + e of the 16 keys, e < n.
@@ -219,12 +217,13 @@ class KvPage {
   template <int kRows, int kColumns>
   void weigh_rows(const std::byte* v, const std::byte* ahead, int64_t d, const float* w, int64_t begin, int64_t end,
                   bool onto, float* values, int64_t width) const {
-    using Products = AttentionProducts<Isa, Pieces::kAccumulators>;
-    Products::template weigh_tile<kRows, kColumns>(w, begin, end, onto, values, width, [&](int64_t key, int c) {
-      const int64_t at = key * row_stride_ + d * kElement;
-      if (c == 0 && ahead != nullptr) prefetch(ahead + at, 16 * kColumns * kElement);
-      return widen(v + at + c * 16 * kElement);
-    });
+    Products::template weigh_tile<kRows, kColumns>(w, begin, end, {.onto = onto}, values, width,
+                                                   [&](int64_t key, int c) {
+                                                     const int64_t at = key * row_stride_ + d * kElement;
+                                                     if (c == 0 && ahead != nullptr)
+                                                       prefetch_bytes(ahead + at, 16 * kColumns * kElement);
+                                                     return widen(v + at + c * 16 * kElement);
+                                                   });
   }
 
   // Elements d .. d + 15, whatever the layout.
@@ -244,7 +243,7 @@ class KvPage {
         add(key, widen_part(v + key * row_stride_ + d * kElement, v_head_dim_ - d));
     } else {
       for (int64_t key = begin / kPack * kPack; key < end; key += kPack) {
-        if (ahead != nullptr) prefetch(ahead + (key / kPack * v_head_dim_ + d) * kPiece, 16 * kPiece);
+        if (ahead != nullptr) prefetch_bytes(ahead + (key / kPack * v_head_dim_ + d) * kPiece, 16 * kPiece);
         with_values(v, key, d, wide, [&](int64_t e, F row) { add(key + e, row); });
       }
     }
