@@ -272,21 +272,16 @@ class AttentionKernel {
 
   // Softmax states over a partition that lies in `tile`, for states [seeing.begin, seeing.end). All scores come before
   // all values, and all rows take as much of K, then of V, as stays in the L1 cache.
-  // meanwhile(n) is called n times between the products.
-  template <class Meanwhile>
   static void attend_tile(const Job& job, const HeadScratch& s, const Tile& tile, int64_t first_key, Range seeing,
-                          Goal goal, Meanwhile meanwhile) {
+                          Goal goal) {
     const int64_t head_dim = job.args.kv.head_dim, width = job.width;
     const auto for_row_groups = [&](auto fn) {
       for (int64_t i = seeing.begin; i < seeing.end; i += Products::kRows)
         fn(i, static_cast<int>(seeing.end - i < Products::kRows ? seeing.end - i : Products::kRows));
     };
-    const int64_t block = head_dim > 64 ? kPartitionKeys / 2 : kPartitionKeys, blocks = kPartitionKeys / block,
-                  panels = (width + Products::kPanel - 1) / Products::kPanel;
-    const int64_t calls = (seeing.end - seeing.begin + Products::kRows - 1) / Products::kRows * (blocks + panels);
+    const int64_t block = head_dim > 64 ? kPartitionKeys / 2 : kPartitionKeys;
     for (int64_t first = 0; first < kPartitionKeys; first += block) {
       for_row_groups([&](int64_t i, int rows) {
-        meanwhile(calls);
         const int64_t oldest = job.keys(i, first_key).begin / 16 * 16, newest = job.keys(i + rows - 1, first_key).end;
         const int64_t begin = oldest > first ? oldest : first, end = newest < first + block ? newest : first + block;
         if (begin < end) {
@@ -301,7 +296,6 @@ class AttentionKernel {
       const int64_t columns = Products::panel_width(first, width);
       const float* v = tile.v + first * kPartitionKeys;
       for_row_groups([&](int64_t i, int rows) {
-        meanwhile(calls);
         const float* w = s.scores + i * kPartitionKeys;
         const auto weigh_rows = [&](int n, int r, int64_t begin, int64_t end, const typename Products::Into& into,
                                     float* values) {
@@ -458,16 +452,19 @@ class AttentionKernel {
     }
   }
 
-  // Keys [begin, end) of the partition; begin is a multiple of 16.
+  // Keys [begin, end) of the partition; begin is a multiple of 16. More will be needed up to key keys_to_come.
   template <DType kDType>
   static void load_tile(const PagedKv& kv, const int32_t* block_table, int64_t kv_head, int64_t first_key,
-                        int64_t begin, int64_t end, const Tile& tile, float* wide) {
+                        int64_t begin, int64_t end, int64_t keys_to_come, const Tile& tile, float* wide) {
     using Page = KvPage<Isa, Pieces, kDType>;
     const Page page(kv);
     for (int64_t j = begin; j < end; j += 16) {
-      const typename Page::Source from = Page::source(kv, block_table, kv_head, first_key + j);
-      page.load_keys(from, tile.k + j * kv.head_dim, wide);
-      page.load_values(from, end - j < 16 ? end - j : 16, tile.v, j, wide);
+      const auto source = [&](int64_t key) {
+        return key < keys_to_come ? Page::source(kv, block_table, kv_head, key) : typename Page::Source{};
+      };
+      const typename Page::Source from = source(first_key + j), ahead = source(first_key + j + kAhead);
+      page.load_keys(from, ahead, tile.k + j * kv.head_dim, wide);
+      page.load_values(from, ahead, end - j < 16 ? end - j : 16, tile.v, j, wide);
     }
     load_scales(kv, block_table, kv_head, first_key, begin, end, tile);
   }
@@ -479,35 +476,21 @@ class AttentionKernel {
     const AttentionTask& task = heads.task;
     const PagedKv& kv = heads.args.kv;
     const Job job = heads.job(0);
+    const int64_t end = (task.first_partition + task.partitions) * int64_t{kPartitionKeys},
+                  newest = job.position(job.states - 1), keys_to_come = newest < end ? newest + 1 : end;
     if (task.gathered == nullptr && seeing.end - seeing.begin <= kPageStates) {
-      const int64_t end = (task.first_partition + task.partitions) * int64_t{kPartitionKeys},
-                    newest = job.position(job.states - 1);
-      return attend_pages<kDType>(heads, first_key, seeing, newest < end ? newest + 1 : end, goal);
+      return attend_pages<kDType>(heads, first_key, seeing, keys_to_come, goal);
     }
     const HeadScratch s = heads.scratch_of(0);
     if (task.gathered != nullptr) {
       // Only read from here on.
       auto* gathered = const_cast<float*>(task.gathered) + (n * kv.kv_heads + job.kv_head) * gathered_floats(kv);
-      return attend_tile(job, s, Tile(gathered, kv), first_key, seeing, goal, [](int64_t) {});
+      return attend_tile(job, s, Tile(gathered, kv), first_key, seeing, goal);
     }
     const Tile tile(heads.scratch.tile, kv);
     load_tile<kDType>(kv, task.block_table, job.kv_head, first_key, job.keys(seeing.begin, first_key).begin / 16 * 16,
-                      job.keys(seeing.end - 1, first_key).end, tile, heads.scratch.wide);
-    // What is seen of the next partition starts on its way here, little by little: the processor can't wait for more
-    // than a few lines without stopping.
-    using Page = KvPage<Isa, Pieces, kDType>;
-    const Page page(kv);
-    const int64_t next = first_key + kPartitionKeys, newest = job.position(job.states - 1);
-    const int64_t coming = n + 1 == task.partitions         ? 0
-                           : newest - next < kPartitionKeys ? newest - next + 1
-                                                            : kPartitionKeys;
-    typename Page::Source from;
-    attend_tile(job, s, tile, first_key, seeing, goal, [&, piece = int64_t{0}](int64_t calls) mutable {
-      for (const int64_t end = piece + (2 * coming + calls - 1) / calls; piece < end && piece < 2 * coming; ++piece) {
-        if (piece % 32 == 0) from = Page::source(kv, task.block_table, job.kv_head, next + piece / 2);
-        page.prefetch(from, piece % 32);
-      }
-    });
+                      job.keys(seeing.end - 1, first_key).end, keys_to_come, tile, heads.scratch.wide);
+    attend_tile(job, s, tile, first_key, seeing, goal);
   }
 
   template <DType kDType>
@@ -572,7 +555,8 @@ class AttentionKernel {
   static void gather(const PagedKv& kv, const int32_t* block_table, int32_t kv_head, int32_t partition, float* gathered,
                      float* scratch) {
     with_dtype(kv.dtype, [&]<DType kDType>() {
-      load_tile<kDType>(kv, block_table, kv_head, int64_t{partition} * kPartitionKeys, 0, kPartitionKeys,
+      const int64_t first_key = int64_t{partition} * kPartitionKeys;
+      load_tile<kDType>(kv, block_table, kv_head, first_key, 0, kPartitionKeys, first_key + kPartitionKeys,
                         Tile(gathered, kv), scratch);
     });
   }

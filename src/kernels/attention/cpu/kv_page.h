@@ -48,26 +48,17 @@ class KvPage {
     return {static_cast<const std::byte*>(kv.k) + k * kElement, static_cast<const std::byte*>(kv.v) + v * kElement};
   }
 
-  // One of 32 pieces: in turns, a sixteenth of the keys and one of their values.
-  void prefetch(const Source& from, int64_t piece) const {
-    const int64_t i = piece / 2;
-    if (piece % 2 == 1)
-      return prefetch_bytes(from.v + i * (plain_ ? row_stride_ : v_head_dim_ * kElement), v_head_dim_ * kElement);
-    if (plain_) return prefetch_bytes(from.k + i * key_stride_, head_dim_ * kElement);
-    const int64_t packs = (head_dim_ + kPack - 1) / kPack;
-    for (int64_t pack = packs * i / 16; pack < packs * (i + 1) / 16; ++pack) prefetch_keys(from.k, pack);
-  }
-
   // K as a panel [head_dim][16]; lanes past the last key hold whatever the block holds there.
-  void load_keys(const Source& from, float* panel, float* wide) const {
-    for_packs(from.k, nullptr, wide, [&](int64_t d, const F* t, int64_t n) {
+  void load_keys(const Source& from, const Source& ahead, float* panel, float* wide) const {
+    for_packs<true>(from.k, ahead.k, wide, [&](int64_t d, const F* t, int64_t n) {
       for (int64_t e = 0; e < n; ++e) Isa::store(panel + (d + e) * 16, t[e]);
     });
   }
 
   // Values of the first n keys as keys `key`, key + 1, ... of a tile (AttentionProducts::value_index), zeros past
   // v_head_dim.
-  void load_values(const Source& from, int64_t n, float* tile, int64_t key, float* wide) const {
+  void load_values(const Source& from, const Source& ahead, int64_t n, float* tile, int64_t key, float* wide) const {
+    if (ahead.v != nullptr) prefetch_values(ahead.v);
     const int64_t width = attention_width(static_cast<int32_t>(v_head_dim_));
     for (int64_t d = 0; d < v_head_dim_; d += 16) {
       float* to = tile + Products::value_index(key, d, width);
@@ -88,7 +79,7 @@ class KvPage {
     F acc[kRows];
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) acc[r] = Isa::zero();
-    for_packs(from.k, ahead.k, wide, [&](int64_t d, const F* t, int64_t n) {
+    for_packs<false>(from.k, ahead.k, wide, [&](int64_t d, const F* t, int64_t n) {
 #pragma GCC unroll 8
       for (int64_t e = 0; e < n; ++e) {
 #pragma GCC unroll 6
@@ -148,6 +139,15 @@ class KvPage {
     return widen(part);
   }
 
+  // One key.
+  void copy_row(const std::byte* src, std::byte* dst) const {
+    const int64_t bytes = head_dim_ * kElement;
+    int64_t at = 0;
+    for (; at + kLine <= bytes; at += kLine)
+      Isa::store(reinterpret_cast<float*>(dst + at), Isa::load(reinterpret_cast<const float*>(src + at)));
+    if (at < bytes) std::memcpy(dst + at, src + at, static_cast<size_t>(bytes - at));
+  }
+
   static void prefetch_bytes(const std::byte* first, int64_t n) {
     for (int64_t at = 0; at < n; at += kLine) Isa::prefetch(first + at);
   }
@@ -160,14 +160,32 @@ class KvPage {
     for (int64_t i = 0; i < 4; ++i) Isa::prefetch(first + i * key_stride_);
   }
 
+  void prefetch_values(const std::byte* ahead) const {
+    if (!plain_) return prefetch_bytes(ahead, 16 * v_head_dim_ * kElement);
+    for (int64_t i = 0; i < 16; ++i) prefetch_bytes(ahead + i * row_stride_, v_head_dim_ * kElement);
+  }
+
   // fn(d, t, n): t[e] has element d + e of the 16 keys, e < n.
-  template <class Fn>
+  // kCopy: plain keys are copied first. They are read line after line then, and not all keys' lines by turns: a stride
+  // of 4 KiB leaves room for 12 of them in the L1 cache.
+  template <bool kCopy, class Fn>
   void for_packs(const std::byte* src, const std::byte* ahead, [[maybe_unused]] float* wide, Fn fn) const {
     F t[16 / (kElement > 1 ? kElement : 4)];
     if constexpr (kElement > 1) {
+      int64_t stride = key_stride_;
+      if (kCopy && plain_) {
+        auto* rows = reinterpret_cast<std::byte*>(wide);
+        stride = attention_width(static_cast<int32_t>(head_dim_)) * static_cast<int64_t>(sizeof(float));
+        for (int64_t i = 0; i < 16; ++i) {
+          if (ahead != nullptr) prefetch_bytes(ahead + i * key_stride_, head_dim_ * kElement);
+          copy_row(src + i * key_stride_, rows + i * stride);
+        }
+        src = rows;
+        ahead = nullptr;
+      }
       for (int64_t d = 0; d < head_dim_; d += kPack) {
         if (ahead != nullptr) prefetch_keys(ahead, d / kPack);
-        Pieces::template transpose<kDType>(src + d / kPack * pack_stride_, key_stride_, t);
+        Pieces::template transpose<kDType>(src + d / kPack * pack_stride_, stride, t);
         fn(d, t, kPack);
       }
     } else {
