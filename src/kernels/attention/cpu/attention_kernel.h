@@ -211,7 +211,8 @@ class AttentionKernel {
     int64_t j = begin;
     for (; j + 16 * kTogether <= end; j += 16 * kTogether) total = exponentials<kTogether>(scores + j, shift, total);
     for (; j < end; j += 16) total = exponentials<1>(scores + j, shift, total);
-    return Isa::sum(total);
+    const float sum = Isa::sum(total);
+    return max == kMinusInfinity ? sum * 0.0f : sum;  // such keys weigh nothing, but a NaN stays one
   }
 
   // From products to weights for `rows` states from state i on; a state's scores are kPartitionKeys apart. Step by step

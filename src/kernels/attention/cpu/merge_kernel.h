@@ -66,45 +66,54 @@ struct MergeKernel {
   }
 
   static void merge_row(const AttentionArgs& args, int32_t row, int32_t head, const float* states, int32_t count) {
-    const int64_t size = attention_state_floats(args.kv.v_head_dim);
+    const int64_t size = attention_state_floats(args.kv.v_head_dim), width = attention_width(args.kv.v_head_dim);
     alignas(64) float values[kMaxHeadDim];
-    float max, sum;
-    fold(states + head * size, args.heads * size, count, attention_width(args.kv.v_head_dim), values, max, sum);
-    write(args, row, head, values, max, sum);
+    const Fold fold = merged<false>(states + head * size, args.heads * size, count, width, 0, width, values);
+    write(args, row, head, values, fold.max, fold.sum);
   }
 
   static void merge(const float* states, int64_t stride, int32_t count, int32_t v_head_dim, float* out, float* lse) {
     alignas(64) float values[kMaxHeadDim];
-    float max, sum;
-    fold(states, stride, count, attention_width(v_head_dim), values, max, sum);
-    const float factor = sum == 0.0f ? 0.0f : 1.0f / sum;
-    for (int32_t d = 0; d < v_head_dim; ++d) out[d] = values[d] * factor;
-    if (lse != nullptr) *lse = max + std::log(sum);
+    const int64_t width = attention_width(v_head_dim);
+    for (int64_t first = 0; first < v_head_dim; first += kMaxHeadDim) {
+      const int64_t columns = width - first < kMaxHeadDim ? width - first : kMaxHeadDim;
+      const Fold fold = merged<true>(states, stride, count, width, first, columns, values);
+      const float factor = fold.sum == 0.0f ? 0.0f : 1.0f / fold.sum;
+      for (int64_t d = first; d < first + columns && d < v_head_dim; ++d) out[d] = values[d - first] * factor;
+      if (lse != nullptr) *lse = fold.max + std::log(fold.sum);
+    }
   }
 
  private:
-  static void fold(const float* states, int64_t stride, int32_t count, int64_t width, float* values, float& max,
-                   float& sum) {
-    max = kMinusInfinity;
-    sum = 0.0f;
-    for (int64_t d = 0; d < width; ++d) values[d] = 0.0f;
+  struct Fold {
+    float max, sum;
+  };
+
+  // Merges states of `width` values; of those, [first, first + columns) go to `values`. kSkipEmpty: parts without keys
+  // are left out, and need not have numbers in their memory. Without it the arithmetic is that of running states.
+  template <bool kSkipEmpty>
+  static Fold merged(const float* states, int64_t stride, int32_t count, int64_t width, int64_t first, int64_t columns,
+                     float* values) {
+    Fold fold{kMinusInfinity, 0.0f};
+    for (int64_t d = 0; d < columns; ++d) values[d] = 0.0f;
     bool empty = true;
     for (int32_t i = 0; i < count; ++i) {
       const float* from = states + i * stride;
       const float from_max = from[width], from_sum = from[width + 1];
-      if (std::isinf(from_max) && !std::isnan(from_sum)) continue;
+      if constexpr (kSkipEmpty) {
+        if (std::isinf(from_max) && !std::isnan(from_sum)) continue;
+      }
       if (empty) {
-        std::memcpy(values, from, static_cast<size_t>(width) * sizeof(float));
-        max = from_max;
-        sum = from_sum;
+        std::memcpy(values, from + first, static_cast<size_t>(columns) * sizeof(float));
+        fold = {from_max, from_sum};
         empty = false;
         continue;
       }
-      const Step s = step(Isa::set1(max), Isa::set1(sum), Isa::set1(from_max), Isa::set1(from_sum));
-      combine(values, from, width, lane0(s.first_weight), lane0(s.second_weight));
-      max = lane0(s.max);
-      sum = lane0(s.sum);
+      const Step s = step(Isa::set1(fold.max), Isa::set1(fold.sum), Isa::set1(from_max), Isa::set1(from_sum));
+      combine(values, from + first, columns, lane0(s.first_weight), lane0(s.second_weight));
+      fold = {lane0(s.max), lane0(s.sum)};
     }
+    return fold;
   }
 
   static float lane0(F x) {
