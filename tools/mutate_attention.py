@@ -74,6 +74,11 @@ FAULTS = [
     Fault("gqa-interleaved", KERNEL, "return kv_head * share + state % share;",
           "return state % share * (args.heads / share) + kv_head;"),
     Fault("head-group-start", RUN, "first_head = head_group * decodes.group_heads", "first_head = head_group"),
+    Fault("cut-without-position", RUN, "task.first_position += begin;", ""),
+    Fault("merge-weights-swapped", "src/kernels/attention/cpu/products.h",
+          "Isa::set1(second[r]), Isa::mul(Isa::load(values), Isa::set1(first[r]))",
+          "Isa::set1(first[r]), Isa::mul(Isa::load(values), Isa::set1(second[r]))"),
+    Fault("overflown-sum", KERNEL, "max == kMinusInfinity ? sum * 0.0f : sum", "sum"),
     Fault("slot-minus-one", WRITE,
           "if (slots[i] < 0) continue; HeadWriter writer(kv, slots[i]);"
           " for (int64_t h = 0; h < kv.kv_heads; ++h) { writer.write_k(h, head_of(",

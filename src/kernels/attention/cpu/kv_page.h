@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cpu/products.h"
@@ -103,9 +104,18 @@ class KvPage {
         weigh_rows<kRows, kColumns>(from.v, ahead.v, d, w, begin, end, onto, values + d, width);
       for (; d + 16 <= v_head_dim_; d += 16)
         weigh_rows<kRows, 1>(from.v, ahead.v, d, w, begin, end, onto, values + d, width);
+    } else {
+      constexpr int kColumns = Pieces::kAccumulators < 4 * kRows ? 1 : 4;
+      for (; d + 16 * kColumns <= v_head_dim_; d += 16 * kColumns)
+        weigh_packs<kRows, kColumns>(from.v, ahead.v, d, w, begin, end, onto, values + d, width, wide);
     }
-    for (; d < v_head_dim_; d += 16)
-      weigh_column<kRows>(from.v, ahead.v, d, w, begin, end, onto, values + d, width, wide);
+    for (; d < v_head_dim_; d += 16) {
+      if (plain_) {
+        weigh_end<kRows>(from.v, d, w, begin, end, onto, values + d, width);
+      } else {
+        weigh_packs<kRows, 1>(from.v, ahead.v, d, w, begin, end, onto, values + d, width, wide);
+      }
+    }
   }
 
  private:
@@ -185,7 +195,12 @@ class KvPage {
       }
       for (int64_t d = 0; d < head_dim_; d += kPack) {
         if (ahead != nullptr) prefetch_keys(ahead, d / kPack);
-        Pieces::template transpose<kDType>(src + d / kPack * pack_stride_, stride, t);
+        const std::byte* pieces = src + d / kPack * pack_stride_;
+        if (plain_) {
+          Pieces::template transpose<kDType>(pieces, stride, t);
+        } else {
+          Pieces::template transpose_packed<kDType>(pieces, t);
+        }
         fn(d, t, kPack);
       }
     } else {
@@ -218,7 +233,7 @@ class KvPage {
     }
     F t[16 / (kElement > 1 ? kElement : 4)];
     if constexpr (kElement > 1) {
-      Pieces::template transpose<kDType>(src, kPiece, t);
+      Pieces::template transpose_packed<kDType>(src, t);
 #pragma GCC unroll 8
       for (int64_t e = 0; e < kPack; ++e) fn(e, t[e]);
     } else {
@@ -244,29 +259,54 @@ class KvPage {
                                                    });
   }
 
-  // Elements d .. d + 15, whatever the layout.
+  // The last elements of the plain layout's rows, fewer than 16.
   template <int kRows>
-  void weigh_column(const std::byte* v, const std::byte* ahead, int64_t d, const float* w, int64_t begin, int64_t end,
-                    bool onto, float* values, int64_t width, float* wide) const {
-    F acc[kRows];
+  void weigh_end(const std::byte* v, int64_t d, const float* w, int64_t begin, int64_t end, bool onto, float* values,
+                 int64_t width) const {
+    Products::template weigh_tile<kRows, 1>(w, begin, end, {.onto = onto}, values, width, [&](int64_t key, int) {
+      return widen_part(v + key * row_stride_ + d * kElement, v_head_dim_ - d);
+    });
+  }
+
+  // kColumns vectors of the shuffle layout's packs of keys, in the order they lie in.
+  template <int kRows, int kColumns>
+  void weigh_packs(const std::byte* v, const std::byte* ahead, int64_t d, const float* w, int64_t begin, int64_t end,
+                   bool onto, float* values, int64_t width, float* wide) const {
+    F acc[kRows * kColumns];
 #pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) acc[r] = onto ? Isa::load(values + r * width) : Isa::zero();
-    const auto add = [&](int64_t key, F row) {
-      if (key < begin || key >= end) return;
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int c = 0; c < kColumns; ++c) {
+        acc[r * kColumns + c] = onto ? Isa::load(values + r * width + c * 16) : Isa::zero();
+      }
+    }
+    for (int64_t key = begin / kPack * kPack; key < end; key += kPack) {
+      const auto add = [&](auto inside) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+        for (int c = 0; c < kColumns; ++c) {
+          if (ahead != nullptr) prefetch_bytes(ahead + (key / kPack * v_head_dim_ + d + c * 16) * kPiece, 16 * kPiece);
+          with_values(
+              v, key, d + c * 16, wide, [&](int64_t e, F row) __attribute__((always_inline)) {
+                if (!inside && (key + e < begin || key + e >= end)) return;
 #pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) acc[r] = Isa::fma(Isa::set1(w[r * kPartitionKeys + key]), row, acc[r]);
-    };
-    if (plain_) {
-      for (int64_t key = begin; key < end; ++key)
-        add(key, widen_part(v + key * row_stride_ + d * kElement, v_head_dim_ - d));
-    } else {
-      for (int64_t key = begin / kPack * kPack; key < end; key += kPack) {
-        if (ahead != nullptr) prefetch_bytes(ahead + (key / kPack * v_head_dim_ + d) * kPiece, 16 * kPiece);
-        with_values(v, key, d, wide, [&](int64_t e, F row) { add(key + e, row); });
+                for (int r = 0; r < kRows; ++r) {
+                  F& sum = acc[r * kColumns + c];
+                  sum = Isa::fma(Isa::set1(w[r * kPartitionKeys + key + e]), row, sum);
+                }
+              });
+        }
+      };
+      if (begin <= key && key + kPack <= end) {
+        add(std::true_type{});
+      } else {
+        add(std::false_type{});
       }
     }
 #pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) Isa::store(values + r * width, acc[r]);
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int c = 0; c < kColumns; ++c) Isa::store(values + r * width + c * 16, acc[r * kColumns + c]);
+    }
   }
 
   int64_t head_dim_, v_head_dim_;

@@ -14,6 +14,11 @@ struct Avx2Pieces {
   static constexpr int kAccumulators = 6;
 
   template <DType kDType>
+  static void transpose_packed(const std::byte* src, Avx2Isa::F* out) {
+    transpose<kDType>(src, 16, out);
+  }
+
+  template <DType kDType>
   static void transpose(const std::byte* src, int64_t stride, Avx2Isa::F* out) {
     if constexpr (kDType == DType::kF32) {
       __m256 a[4], b[4];

@@ -13,6 +13,26 @@ namespace quire {
 struct Avx512Pieces {
   static constexpr int kAccumulators = 24;
 
+  // Floats need four loads then, not sixteen.
+  template <DType kDType>
+  [[gnu::always_inline]] static void transpose_packed(const std::byte* src, __m512* out) {
+    if constexpr (kDType == DType::kF32) {
+      const auto* pieces = reinterpret_cast<const float*>(src);
+      const __m512 a = _mm512_loadu_ps(pieces), b = _mm512_loadu_ps(pieces + 16), c = _mm512_loadu_ps(pieces + 32),
+                   d = _mm512_loadu_ps(pieces + 48);
+      const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+      const __m512i second = _mm512_or_si512(first, _mm512_set1_epi32(2));
+      const __m512 low01 = _mm512_permutex2var_ps(a, first, b), high01 = _mm512_permutex2var_ps(c, first, d);
+      const __m512 low23 = _mm512_permutex2var_ps(a, second, b), high23 = _mm512_permutex2var_ps(c, second, d);
+      out[0] = _mm512_shuffle_f32x4(low01, high01, 0x44);
+      out[1] = _mm512_shuffle_f32x4(low01, high01, 0xee);
+      out[2] = _mm512_shuffle_f32x4(low23, high23, 0x44);
+      out[3] = _mm512_shuffle_f32x4(low23, high23, 0xee);
+    } else {
+      transpose<kDType>(src, 16, out);
+    }
+  }
+
   template <DType kDType>
   [[gnu::always_inline]] static void transpose(const std::byte* src, int64_t stride, __m512* out) {
     const __m512i r0 = load(src, stride), r1 = load(src + stride, stride), r2 = load(src + 2 * stride, stride),

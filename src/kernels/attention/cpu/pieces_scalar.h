@@ -30,6 +30,12 @@ struct ScalarPieces {
       }
     }
   }
+
+  // The same for pieces that follow one another.
+  template <DType kDType>
+  static void transpose_packed(const std::byte* src, ScalarIsa::F* out) {
+    transpose<kDType>(src, 16, out);
+  }
 };
 
 }  // namespace quire
