@@ -7,7 +7,8 @@
 //               soft cap and slope, where there are such
 //   partition = 128 keys at absolute positions 128p..128p+127, less those that the row does not see: their maximum m,
 //               weights w = exp(score - m), the sum of w (lane i sums keys i, i+16, ... ascending, then a tree over the
-//               16 lanes; 0 if m is -inf) and the sum of (w * the value's scale) * v over keys ascending, by fused multiply-add from 0
+//               16 lanes; 0 if m is -inf) and the sum of (w * the value's scale) * v over keys ascending, by fused
+//               multiply-add from 0
 //   row       = its partitions merged one by one in ascending order (merge.h), then the sink, then divided by the sum
 // so a row's result depends on its own keys only. exp and tanh are those of kernels/simd: simd_exp_falling for weights,
 // simd_exp for merging.
