@@ -6,8 +6,8 @@ endif()
 
 add_library(quire_flags INTERFACE)
 target_compile_options(quire_flags INTERFACE
-  -ffp-contract=off -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local> -Wnon-virtual-dtor -Woverloaded-virtual -Wvla -Walloca
-  $<$<BOOL:${QUIRE_WERROR}>:-Werror>)
+  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-Wall;-Wextra;$<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>;-Wnon-virtual-dtor;-Woverloaded-virtual;-Wvla;-Walloca;$<$<BOOL:${QUIRE_WERROR}>:-Werror>>
+  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra>)
 target_include_directories(quire_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
 
 if(QUIRE_SANITIZE)

@@ -1,8 +1,15 @@
 # quire_module(NAME [DEPENDS ...]): the static library quire_NAME from every .cc file under the current folder.
-# (GCC 12 warns falsely of uninitialized values inside its own AVX-512 headers, GCC bug 105593.) Files named *_avx2.cc and *_avx512.cc get the flags of their instruction set and are chosen at run time by cpuid.
+# Files named *_avx2.cc and *_avx512.cc get the flags of their instruction set and are chosen at run time by cpuid. (GCC
+# 12 warns falsely of uninitialized values inside its own AVX-512 headers, GCC bug 105593.)
+# *.cu and *_gpu.cc are built with QUIRE_CUDA only, *_nogpu.cc without it only.
 function(quire_module name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
+  if(QUIRE_CUDA)
+    list(FILTER sources EXCLUDE REGEX "_nogpu\\.cc$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "(_gpu\\.cc|\\.cu)$")
+  endif()
   if(sources)
     add_library(quire_${name} STATIC ${sources})
     foreach(source ${sources})

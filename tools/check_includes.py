@@ -30,7 +30,7 @@ def main() -> int:
     tier = {folder: i for i, folders in enumerate(TIERS) for folder in folders}
     errors = [f"src/{p.name}: not in the order of design.md section 3" for p in src.iterdir() if p.is_dir() and p.name not in tier]
     checked = 0
-    for path in sorted([*src.rglob("*.h"), *src.rglob("*.cc")]):
+    for path in sorted([*src.rglob("*.h"), *src.rglob("*.cc"), *src.rglob("*.cu")]):
         own = path.relative_to(src).parts[0]
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             match = re.match(r'\s*#\s*include\s+"([^"/]+)/', line)

@@ -28,12 +28,26 @@ install_packages() {
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
-# build PRESET TARGET...: configures when needed, then builds; quick when nothing changed.
+# build PRESET TARGET...: configures when needed, then builds; quick when nothing changed. configure_options: for CMake.
+configure_options=()
 build() {
   local preset=$1
   shift
-  [ -f "$root/build/$preset/build.ninja" ] || (cd "$root" && cmake --preset "$preset" > /dev/null)
+  [ -f "$root/build/$preset/build.ninja" ] ||
+    (cd "$root" && cmake --preset "$preset" "${configure_options[@]}" > /dev/null)
   ninja -C "$root/build/$preset" "$@"
+}
+
+# The folder of the CUDA compiler: $CUDA_HOME, that of the nvcc in PATH or in /usr/local/cuda, else one from PyPI in the cache.
+cuda_home() {
+  local nvcc
+  for nvcc in "${CUDA_HOME:-}/bin/nvcc" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc; do
+    if [ -x "$nvcc" ]; then
+      dirname "$(dirname "$(readlink -f "$nvcc")")"
+      return
+    fi
+  done
+  "$root/tools/cuda_toolkit.sh"
 }
 
 # The small model from PyPI, checked against its hash and kept in the cache.

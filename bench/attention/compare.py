@@ -23,8 +23,8 @@ import torch
 def quire_rows(args: argparse.Namespace) -> dict[str, dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "rows.json"
-        command = [args.quire, "bench", "attention", "--preset", "sdpa", "--kv-cache-dtype", args.kv_cache_dtype]
-        command += ["--threads", str(args.threads), "--iters", str(args.iters), "--output-json", str(out)]
+        command = [args.quire, "bench", "attention", "--device", "cpu", "--preset", "sdpa"]
+        command += ["--kv-cache-dtype", args.kv_cache_dtype, "--threads", str(args.threads), "--iters", str(args.iters), "--output-json", str(out)]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         return {row["name"]: row for row in json.loads(out.read_text(encoding="utf-8"))["rows"]}
 

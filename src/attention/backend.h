@@ -63,6 +63,9 @@ class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
   virtual std::string_view name() const = 0;
+  // Whether a plan of a decode-only step with one query a request stays good for other contents of the same buffers, up
+  // to the planned requests and max_kv_len: then its launches can be captured in a graph.
+  virtual bool can_capture_decodes() const { return false; }
   // A plan object with room for the largest step, made once for each group; plan() fills it without allocating, but for
   // the tables of an extend that gathers in more rounds than any before.
   virtual std::unique_ptr<AttentionPlan> make_plan(const AttentionGroup& group, int32_t max_requests,
@@ -71,10 +74,8 @@ class AttentionBackend {
   // Scratch bytes that run() takes for the largest step.
   virtual size_t workspace_bytes(const AttentionGroup& group, int32_t max_requests, int32_t max_tokens) const = 0;
   // q: rows of the step, [heads, head_dim] each; out: likewise, [heads, v_head_dim]. K and V of the step are in the
-  // cache already. A backend that tells
-  // decodes apart reads their kv_lens, block tables, table rows and query offsets now: a plan of a decode-only step
-  // stays good for other contents of the same buffers, up to the planned max_query_len and max_kv_len. Launches nothing
-  // for an empty phase, allocates nothing.
+  // cache already. A backend that can capture decodes reads their kv_lens, block tables, table rows and query offsets
+  // now. Launches nothing for an empty phase, allocates nothing. pool: of the CPU's backends.
   virtual void run(const AttentionPlan& plan, const ConstHeadRows& q, const AttentionLayer& layer, const HeadRows& out,
                    Workspace& workspace, ThreadPool& pool) const = 0;
 };

@@ -237,7 +237,7 @@ class PagedBackend : public AttentionBackend {
     floats += PhasedPlan::partial_floats(group);
     if (strategy_ == ExtendStrategy::kGather)
       floats += PhasedPlan::buffer_floats(group) + PhasedPlan::carried_floats(group, max_tokens);
-    constexpr size_t kAlignmentSlack = 4 * 64;
+    constexpr size_t kAlignmentSlack = 4 * Workspace::kAlignment;
     return static_cast<size_t>(floats) * sizeof(float) + kAlignmentSlack;
   }
 
@@ -256,6 +256,7 @@ class PhasedBackend final : public PagedBackend {
  public:
   using PagedBackend::PagedBackend;
   std::string_view name() const override { return "PHASED"; }
+  bool can_capture_decodes() const override { return true; }
 
   void plan(const AttentionBatch& batch, AttentionPlan& out) const override {
     check_in_debug(batch);

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "attention/backend.h"
+#include "gpu/device.h"
+#include "gpu/stream.h"
 
 namespace quire {
 
@@ -12,5 +14,9 @@ namespace quire {
 // refusing `group` if the name is unknown or unfit ("Block size must be a multiple of 16.", ...).
 std::unique_ptr<AttentionBackend> make_attention_backend(const std::string& name, const AttentionGroup& group,
                                                          ExtendStrategy strategy = ExtendStrategy::kPaged);
+// The same for a GPU, whose work goes to the stream.
+std::unique_ptr<AttentionBackend> make_gpu_attention_backend(const std::string& name, const AttentionGroup& group,
+                                                             ExtendStrategy strategy, gpu::Stream& stream,
+                                                             const gpu::DeviceInfo& device);
 
 }  // namespace quire

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attention/registry.h"
+#include "bench/attention_step.h"
 #include "bench/result_file.h"
 #include "bench/timing.h"
 
@@ -16,12 +17,14 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-const char* bound_name(LimitShare::Bound bound) {
+std::string bound_name(LimitShare::Bound bound, const DeviceLimits& limits) {
   switch (bound) {
     case LimitShare::Bound::kReadMemory:
       return "read";
     case LimitShare::Bound::kReadCache:
-      return "read inside L3";
+      return fmt::format("read inside {}", limits.last_cache());
+    case LimitShare::Bound::kProduct:
+      return "product";
     case LimitShare::Bound::kFma:
       break;
   }
@@ -30,7 +33,7 @@ const char* bound_name(LimitShare::Bound bound) {
 
 double working_set_bytes(const AttentionResult& result) { return result.layers * result.work.kv_bytes; }
 
-nlohmann::ordered_json check_json(const std::optional<AttentionStep::Check>& check) {
+nlohmann::ordered_json check_json(const std::optional<AttentionCheck>& check) {
   if (!check.has_value()) return nullptr;
   return {{"tokens", check->tokens},
           {"largest_error", check->largest_error},
@@ -65,7 +68,7 @@ nlohmann::ordered_json row_json(const AttentionResult& result, const DeviceLimit
           {"plan_seconds", result.plan_seconds},
           {"kv_gb_s", result.work.kv_bytes / seconds / kGiga},
           {"gflop_s", result.work.flop / seconds / kGiga},
-          {"bound", bound_name(limit.bound)},
+          {"bound", bound_name(limit.bound, limits)},
           {"share", limit.share},
           {"check", check_json(result.check)}};
 }
@@ -78,23 +81,27 @@ void say(const std::string& text) {
 }  // namespace
 
 LimitShare limit_share(const AttentionResult& result, const DeviceLimits& limits) {
-  const bool from_cache = limits.cache_bytes > 0 && working_set_bytes(result) < static_cast<double>(limits.l3_bytes);
+  const bool from_cache =
+      limits.cache_bytes > 0 && working_set_bytes(result) < static_cast<double>(limits.last_cache_bytes);
   const double read_rate = (from_cache ? limits.read_cache : limits.read_memory).best * kGiga;
   const double read_seconds = result.work.kv_bytes / read_rate;
-  const double fma_seconds = result.work.flop / (limits.fma_f32.best * kGiga);
+  const bool products = limits.best_product() > 0 && result.row.group.kv_dtype != DType::kF32;
+  const double flop_rate = (products ? limits.best_product() : limits.fma_f32.best) * kGiga;
+  const double flop_seconds = result.work.flop / flop_rate;
   LimitShare limit;
-  limit.bound = fma_seconds > read_seconds ? LimitShare::Bound::kFma
-                : from_cache               ? LimitShare::Bound::kReadCache
-                                           : LimitShare::Bound::kReadMemory;
-  limit.share = std::max(read_seconds, fma_seconds) / median(result.seconds);
+  limit.bound = flop_seconds > read_seconds ? (products ? LimitShare::Bound::kProduct : LimitShare::Bound::kFma)
+                : from_cache                ? LimitShare::Bound::kReadCache
+                                            : LimitShare::Bound::kReadMemory;
+  limit.share = std::max(read_seconds, flop_seconds) / median(result.seconds);
   return limit;
 }
 
 AttentionResult measure_attention(const AttentionRow& row, const AttentionBackend& backend,
-                                  const AttentionBenchmarkOptions& options, int64_t l3_bytes, ThreadPool& pool) {
+                                  const AttentionBenchmarkOptions& options, int64_t last_cache_bytes,
+                                  ThreadPool& pool) {
   constexpr size_t kPlans = 9, kLeastIters = 5, kMostIters = 1000;
   constexpr double kLongEnough = 0.5;  // seconds
-  AttentionStep step(row, options.layers, l3_bytes, pool);
+  AttentionStep step(row, options.layers, last_cache_bytes, pool);
   AttentionResult result;
   result.row = row;
   result.backend = backend.name();
@@ -126,19 +133,45 @@ AttentionResult measure_attention(const AttentionRow& row, const AttentionBacken
   return result;
 }
 
+namespace {
+
+class CpuAttentionDevice final : public AttentionDevice {
+ public:
+  explicit CpuAttentionDevice(int32_t threads) : pool_(thread_count(threads)) {}
+  const char* automatic_kv_dtype() const override { return "float16"; }
+  std::unique_ptr<AttentionBackend> make_backend(const AttentionRow& row) override {
+    return make_attention_backend(row.backend, row.group, row.strategy);
+  }
+  DeviceLimits measure_limits() override { return measure_device_limits(pool_, {.copy = false, .int8 = false}); }
+  AttentionResult measure(const AttentionRow& row, const AttentionBackend& backend,
+                          const AttentionBenchmarkOptions& options, int64_t last_cache_bytes) override {
+    return measure_attention(row, backend, options, last_cache_bytes, pool_);
+  }
+
+ private:
+  ThreadPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionDevice> make_cpu_attention_device(int32_t threads) {
+  return std::make_unique<CpuAttentionDevice>(threads);
+}
+
 bool run_attention_benchmark(const AttentionBenchmarkOptions& options) {
-  const std::vector<AttentionRow> rows = attention_rows(options);
+  const std::unique_ptr<AttentionDevice> device =
+      wants_gpu(options.device) ? make_gpu_attention_device() : make_cpu_attention_device(options.threads);
+  const std::vector<AttentionRow> rows = attention_rows(options, device->automatic_kv_dtype());
   std::vector<std::unique_ptr<AttentionBackend>> backends;
   backends.reserve(rows.size());
-  for (const AttentionRow& row : rows) backends.push_back(make_attention_backend(row.backend, row.group, row.strategy));
+  for (const AttentionRow& row : rows) backends.push_back(device->make_backend(row));
   ResultFile file(options.output_json);
-  ThreadPool pool(thread_count(options.threads));
-  const DeviceLimits limits = measure_device_limits(pool, {.copy = false, .int8 = false});
+  const DeviceLimits limits = device->measure_limits();
   say(device_text(limits) + attention_header(options));
   std::vector<AttentionResult> results;
   results.reserve(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
-    results.push_back(measure_attention(rows[i], *backends[i], options, limits.l3_bytes, pool));
+    results.push_back(device->measure(rows[i], *backends[i], options, limits.last_cache_bytes));
     say(attention_text(results.back(), limits));
   }
   file.write(attention_json(results, limits));
@@ -162,9 +195,11 @@ std::string attention_text(const AttentionResult& result, const DeviceLimits& li
   std::string how =
       fmt::format("{} {} {}", result.row.kv_cache_dtype, layout_name(result.row.group.layout), result.backend);
   if (result.row.strategy == ExtendStrategy::kGather) how += " gather";
-  std::string line = fmt::format("{:<58} {:<30} {:>8.3f} ms {:>9.2f} {:>9.1f} {:>4.0f} %  {:<14}", result.row.name, how,
-                                 seconds * 1e3, result.work.kv_bytes / seconds / kGiga,
-                                 result.work.flop / seconds / kGiga, limit.share * 100, bound_name(limit.bound));
+  const std::string time =
+      limits.gpu() ? fmt::format("{:>8.1f} us", seconds * 1e6) : fmt::format("{:>8.3f} ms", seconds * 1e3);
+  std::string line = fmt::format("{:<58} {:<30} {} {:>9.2f} {:>9.1f} {:>4.0f} %  {:<14}", result.row.name, how, time,
+                                 result.work.kv_bytes / seconds / kGiga, result.work.flop / seconds / kGiga,
+                                 limit.share * 100, bound_name(limit.bound, limits));
   if (result.check.has_value()) {
     line += fmt::format("  {:.2e} ({:.2e}){}", result.check->largest_error, result.check->bound,
                         result.check->passed() ? "" : " FAILED");

@@ -36,6 +36,9 @@ struct PresetRow {
 
 RequestGroup decode(int32_t requests, int32_t context_len) { return {requests, 1, context_len, context_len}; }
 RequestGroup ragged(int32_t requests, int32_t context_len, int32_t last) { return {requests, 1, context_len, last}; }
+RequestGroup evenly(int32_t requests, int32_t context_len, int32_t last) {
+  return {requests, 1, context_len, last, RequestGroup::Spread::kDifferences};
+}
 RequestGroup prefill(int32_t requests, int32_t query_len) { return {requests, query_len, 0, 0}; }
 RequestGroup extend(int32_t requests, int32_t query_len, int32_t context_len) {
   return {requests, query_len, context_len, context_len};
@@ -87,7 +90,7 @@ std::vector<PresetRow> preset_rows() {
       {"h200", kLarge, {decode(256, 1024)}},
       {"h200", kLarge, {decode(256, 8192)}},
       {"h200", kLarge, {decode(256, 32768)}},
-      {"h200", kLarge, {ragged(64, 128, 16384)}},
+      {"h200", kLarge, {evenly(64, 128, 16384)}},
       {"h200", kLarge, {decode(64, 32768)}, 4096},
       {"h200", kLarge, {prefill(1, 512)}},
       {"h200", kLarge, {prefill(1, 2048)}},
@@ -174,6 +177,7 @@ std::string group_shape(const RequestGroup& group) {
   std::string shape = fmt::format("{} x {}", group.requests, group.query_len);
   if (group.last_context_len > 0) shape += fmt::format(" on {}", group.context_len);
   if (group.last_context_len != group.context_len) shape += fmt::format(" to {}", group.last_context_len);
+  if (group.spread == RequestGroup::Spread::kDifferences) shape += " evenly";
   return shape;
 }
 
@@ -237,6 +241,7 @@ void add_attention_benchmark_options(OptionTable& table, AttentionBenchmarkOptio
       .range(0, kMostContext);
   table.add("soft-cap", options.soft_cap, "scores become cap * tanh(score / cap); 0: they do not").range(0, 1e6);
   table.group("Attention benchmark: how");
+  add_device_option(table, options.device);
   table.add("block-size", options.block_size, "tokens in one block of the cache").range(1, 4096);
   table.add("kv-cache-dtype", options.kv_cache_dtype, "types of cached keys and values, as for serve")
       .value_name("NAME,...");
@@ -246,19 +251,23 @@ void add_attention_benchmark_options(OptionTable& table, AttentionBenchmarkOptio
   table.add("extend-strategy", options.extend_strategy, "paged, gather").value_name("NAME,...");
   table
       .add("layers", options.layers,
-           "caches that are visited in turn, as the layers of a model are; auto: enough to exceed the L3 cache twice, "
-           "at "
-           "most 32")
+           "caches that are visited in turn, as the layers of a model are; auto: enough to exceed the L3 cache "
+           "(GPU: L2) twice, at most 32")
       .word("auto", 0)
       .range(1, 1024);
-  table.add("iters", options.iters, "timed runs of a row; auto: half a second's").word("auto", 0).range(1, 1e6);
+  table
+      .add("iters", options.iters,
+           "timed runs of a row, on the GPU graphs of runs; auto: half a second's (GPU: a tenth)")
+      .word("auto", 0)
+      .range(1, 1e6);
   add_threads_option(table, options.threads);
   table.add("check", options.check,
             "compare with a reference in double; exit code 1 where the error is above its bound");
   table.add("output-json", options.output_json, "file for the results").value_name("FILE");
 }
 
-std::vector<AttentionRow> attention_rows(const AttentionBenchmarkOptions& options) {
+std::vector<AttentionRow> attention_rows(const AttentionBenchmarkOptions& options,
+                                         const std::string& automatic_kv_dtype) {
   const bool shapes = !options.batch.empty() || !options.context_len.empty() || !options.query_len.empty();
   if (shapes && !options.preset.empty()) {
     throw invalid_argument("--preset: can't go with --batch, --context-len or --query-len, which say what to measure",
@@ -278,9 +287,9 @@ std::vector<AttentionRow> attention_rows(const AttentionBenchmarkOptions& option
   for (const PresetRow& preset : presets) {
     AttentionRow row = make_row(options, preset);
     for (const std::string& dtype : dtypes) {
-      row.group.kv_dtype = parse_kv_dtype(dtype, ComputeDType::kAuto);
+      row.kv_cache_dtype = dtype == "auto" ? automatic_kv_dtype : dtype;
+      row.group.kv_dtype = parse_kv_dtype(row.kv_cache_dtype, DType::kF16);
       row.group.kv_scaling = kv_scaling_of(row.group.kv_dtype);
-      row.kv_cache_dtype = dtype == "auto" ? "float16" : dtype;
       for (const std::string& layout : layouts) {
         row.group.layout = layout == "shuffle" ? KvLayout::kShuffle : KvLayout::kPlain;
         for (const std::string& backend : backends) {

@@ -9,15 +9,18 @@
 
 namespace quire {
 
-// Like requests of a step. Contexts rise from context_len to last_context_len in equal ratios.
+// Like requests of a step. Contexts rise from context_len to last_context_len in equal ratios or differences.
 struct RequestGroup {
+  enum class Spread : uint8_t { kRatios, kDifferences };
   int32_t requests = 1, query_len = 1, context_len = 0, last_context_len = 0;
+  Spread spread = Spread::kRatios;
 };
 
 // Words as given: a list of words, each a comma list.
 using WordList = std::vector<std::string>;
 
 struct AttentionBenchmarkOptions {
+  std::string device = "auto";                    // auto, cpu, cuda
   WordList preset;                                // empty = the default, unless there are shapes
   WordList batch, context_len, query_len;         // one of them given: every combination is a row, and no preset
   int32_t heads = 0, kv_heads = 0, head_dim = 0;  // 0 = the preset's, or 9, 3, 64
@@ -45,8 +48,9 @@ struct AttentionRow {
   ExtendStrategy strategy = ExtendStrategy::kPaged;
 };
 
-// Throws Error(kInvalidArgument) naming flag, value and limit.
-std::vector<AttentionRow> attention_rows(const AttentionBenchmarkOptions& options);
+// automatic_kv_dtype: what --kv-cache-dtype auto is. Throws Error(kInvalidArgument) naming flag, value and limit.
+std::vector<AttentionRow> attention_rows(const AttentionBenchmarkOptions& options,
+                                         const std::string& automatic_kv_dtype = "float16");
 
 std::string strategy_name(ExtendStrategy strategy);
 std::string layout_name(KvLayout layout);

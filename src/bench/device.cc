@@ -15,8 +15,10 @@
 #include "base/numa.h"
 #include "bench/cache_sizes.h"
 #include "bench/device_kernels.h"
+#include "bench/gpu_limits.h"
 #include "bench/result_file.h"
 #include "bench/timing.h"
+#include "gpu/device.h"
 
 namespace quire {
 namespace {
@@ -141,7 +143,7 @@ DeviceLimits measure_device_limits(ThreadPool& pool, const DeviceScope& scope) {
   limits.isa = cpu_isa_name(cpu_isa());
   limits.int8_instructions = kernels.dot_int8_instructions;
   limits.threads = pool.workers();
-  limits.l3_bytes = caches.l3_total;
+  limits.last_cache_bytes = caches.l3_total;
   limits.memory_bytes = memory_set_bytes(caches, limits.threads, scope.most_bytes);
   limits.cache_bytes = std::min(cache_set_bytes(caches, limits.threads), limits.memory_bytes);
   {
@@ -155,39 +157,78 @@ DeviceLimits measure_device_limits(ThreadPool& pool, const DeviceScope& scope) {
   return limits;
 }
 
+double DeviceLimits::best_product() const {
+  double best = 0;
+  for (const MatrixRate& product : products) best = std::max(best, product.rate.best);
+  return best;
+}
+
 std::string device_text(const DeviceLimits& limits) {
   const auto mib = [](int64_t bytes) { return bytes / kMiB; };
-  std::string out = fmt::format("instruction set {}, {} thread{}; best of {} runs (median)\n", limits.isa,
-                                limits.threads, limits.threads == 1 ? "" : "s", kRuns);
-  const auto line = [&](const std::string& what, const MeasuredRate& rate, const char* unit) {
-    out += fmt::format("{:<52} {:>9.1f} ({:.1f}) {}\n", what, rate.best, rate.median, unit);
+  const std::string what =
+      limits.gpu()
+          ? fmt::format("{}, compute capability {}, {} multiprocessors, {} MiB of memory", limits.card,
+                        limits.capability, limits.multiprocessors, mib(limits.card_bytes))
+          : fmt::format("instruction set {}, {} thread{}", limits.isa, limits.threads, limits.threads == 1 ? "" : "s");
+  std::string out = fmt::format("{}; best of {} runs (median)\n", what, kRuns);
+  const auto line = [&](const std::string& name, const MeasuredRate& rate, const char* unit, double scale = 1) {
+    if (rate.best == 0) return;  // not measured
+    out += fmt::format("{:<52} {:>9.1f} ({:.1f}) {}\n", name, rate.best * scale, rate.median * scale, unit);
   };
   line(fmt::format("read, {} MiB", mib(limits.memory_bytes)), limits.read_memory, "GB/s");
-  if (limits.cache_bytes > 0) {
-    line(fmt::format("read inside L3, {} of {} MiB", mib(limits.cache_bytes), mib(limits.l3_bytes)), limits.read_cache,
-         "GB/s");
+  line(fmt::format("read inside {}, {} of {} MiB", limits.last_cache(), mib(limits.cache_bytes),
+                   mib(limits.last_cache_bytes)),
+       limits.read_cache, "GB/s");
+  line(fmt::format("copy, read and written, {} MiB", mib(limits.memory_bytes)), limits.copy_memory, "GB/s");
+  constexpr double kTera = 1e-3;
+  for (const MatrixRate& product : limits.products) {
+    line(fmt::format("bf16 product {} x {} x {}", product.m, product.n, product.k), product.rate, "TFLOP/s", kTera);
   }
-  if (limits.copy_memory.best > 0)
-    line(fmt::format("copy, read and written, {} MiB", mib(limits.memory_bytes)), limits.copy_memory, "GB/s");
-  line("f32 multiply-add", limits.fma_f32, "GFLOP/s");
-  if (limits.dot_int8.best > 0)
-    line(fmt::format("int8 multiply-add, {}", limits.int8_instructions), limits.dot_int8, "GOP/s");
+  if (limits.gpu()) {
+    line("f32 multiply-add", limits.fma_f32, "TFLOP/s", kTera);
+  } else {
+    line("f32 multiply-add", limits.fma_f32, "GFLOP/s");
+  }
+  line(fmt::format("int8 multiply-add, {}", limits.int8_instructions), limits.dot_int8, "GOP/s");
   return out;
 }
 
 std::string device_json(const DeviceLimits& limits) {
-  const nlohmann::ordered_json json = {{"isa", limits.isa},
-                                       {"threads", limits.threads},
-                                       {"l3_bytes", limits.l3_bytes},
-                                       {"memory_bytes", limits.memory_bytes},
-                                       {"cache_bytes", limits.cache_bytes},
-                                       {"read_memory_gb_s", rate_json(limits.read_memory)},
-                                       {"read_cache_gb_s", rate_json(limits.read_cache)},
-                                       {"copy_memory_gb_s", rate_json(limits.copy_memory)},
-                                       {"fma_f32_gflop_s", rate_json(limits.fma_f32)},
-                                       {"dot_int8_gop_s", rate_json(limits.dot_int8)},
-                                       {"dot_int8_instructions", limits.int8_instructions}};
+  nlohmann::ordered_json json;
+  if (limits.gpu()) {
+    json = {{"card", limits.card},
+            {"capability", limits.capability},
+            {"multiprocessors", limits.multiprocessors},
+            {"card_bytes", limits.card_bytes},
+            {"l2_bytes", limits.last_cache_bytes}};
+  } else {
+    json = {{"isa", limits.isa}, {"threads", limits.threads}, {"l3_bytes", limits.last_cache_bytes}};
+  }
+  json["memory_bytes"] = limits.memory_bytes;
+  json["cache_bytes"] = limits.cache_bytes;
+  json["read_memory_gb_s"] = rate_json(limits.read_memory);
+  json["read_cache_gb_s"] = rate_json(limits.read_cache);
+  json["copy_memory_gb_s"] = rate_json(limits.copy_memory);
+  json["fma_f32_gflop_s"] = rate_json(limits.fma_f32);
+  if (!limits.gpu()) {
+    json["dot_int8_gop_s"] = rate_json(limits.dot_int8);
+    json["dot_int8_instructions"] = limits.int8_instructions;
+    return json.dump(4);
+  }
+  json["products_bf16"] = nlohmann::ordered_json::array();
+  for (const MatrixRate& product : limits.products) {
+    json["products_bf16"].push_back(
+        {{"m", product.m}, {"n", product.n}, {"k", product.k}, {"gflop_s", rate_json(product.rate)}});
+  }
   return json.dump(4);
+}
+
+void add_device_option(OptionTable& table, std::string& device) {
+  table.add("device", device, "what to measure; auto: the GPU if there is one").choices({"auto", "cpu", "cuda"});
+}
+
+bool wants_gpu(const std::string& device) {
+  return device == "cuda" || (device == "auto" && gpu::why_no_device().empty());
 }
 
 void add_threads_option(OptionTable& table, int32_t& threads) {
@@ -202,14 +243,18 @@ int thread_count(int32_t threads) { return threads > 0 ? threads : default_threa
 
 void add_device_benchmark_options(OptionTable& table, DeviceBenchmarkOptions& options) {
   table.group("Device benchmark");
+  add_device_option(table, options.device);
   add_threads_option(table, options.threads);
   table.add("output-json", options.output_json, "file for the results").value_name("FILE");
 }
 
 void run_device_benchmark(const DeviceBenchmarkOptions& options) {
   ResultFile file(options.output_json);
-  ThreadPool pool(thread_count(options.threads));
-  const DeviceLimits limits = measure_device_limits(pool);
+  const DeviceLimits limits = [&] {
+    if (wants_gpu(options.device)) return measure_gpu_limits();
+    ThreadPool pool(thread_count(options.threads));
+    return measure_device_limits(pool);
+  }();
   std::fputs(device_text(limits).c_str(), stdout);
   std::fflush(stdout);
   file.write(device_json(limits));

@@ -1,7 +1,8 @@
 #pragma once
-// `quire bench device`: what this machine can do at most, the yardstick of the other benchmarks.
+// `quire bench device`: what this machine or its GPU can do at most, the yardstick of the other benchmarks.
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/option_table.h"
 #include "base/thread_pool.h"
@@ -14,16 +15,31 @@ struct MeasuredRate {
   double best = 0, median = 0;
 };
 
+// A product [m, k] [k, n] in bf16 with sums in f32.
+struct MatrixRate {
+  int64_t m = 0, n = 0, k = 0;
+  MeasuredRate rate = {};
+};
+
 struct DeviceLimits {
-  std::string isa;                       // instruction set of the kernels, as in base/cpu_isa.h
-  std::string int8_instructions;         // what the int8 rate is made of
-  int threads = 0;                       // all rates are of that many threads together
-  int64_t l3_bytes = 0;                  // all third-level caches of this process's processors; 0 = not known
-  int64_t memory_bytes = 0;              // read to measure the memory, well beyond the caches
-  int64_t cache_bytes = 0;               // read to measure L3, beyond the caches in front of it; 0 = not measured
+  std::string card;               // the GPU's name; empty: this is the CPU
+  std::string capability;         // GPU
+  int multiprocessors = 0;        // GPU
+  int64_t card_bytes = 0;         // GPU: all of its memory
+  std::string isa;                // CPU: instruction set of the kernels, as in base/cpu_isa.h
+  std::string int8_instructions;  // CPU: what the int8 rate is made of
+  int threads = 0;                // CPU: all rates are of that many threads together
+  int64_t last_cache_bytes = 0;   // all L3 caches of this process's processors, the GPU's L2; 0 = not known
+  int64_t memory_bytes = 0;       // read to measure the memory, well beyond the caches
+  int64_t cache_bytes = 0;        // read to measure the last cache, beyond those in front of it; 0 = not measured
   MeasuredRate read_memory, read_cache;  // bytes read
   MeasuredRate copy_memory;              // bytes read and bytes written
-  MeasuredRate fma_f32, dot_int8;        // a multiply-add is two operations
+  MeasuredRate fma_f32, dot_int8;        // a multiply-add is two operations; int8: CPU
+  std::vector<MatrixRate> products;      // GPU
+
+  bool gpu() const { return !card.empty(); }
+  const char* last_cache() const { return gpu() ? "L2" : "L3"; }
+  double best_product() const;  // of all shapes; 0 if none was measured
 };
 
 // What to measure beside the rates of reading and of f32; what is not measured stays 0.
@@ -37,7 +53,8 @@ struct DeviceScope {
 DeviceLimits measure_device_limits(ThreadPool& pool, const DeviceScope& scope = {});
 
 struct DeviceBenchmarkOptions {
-  int32_t threads = 0;  // 0 = all that this process may use
+  std::string device = "auto";  // auto, cpu, cuda
+  int32_t threads = 0;          // 0 = all that this process may use
   std::string output_json;
 };
 void add_device_benchmark_options(OptionTable& table, DeviceBenchmarkOptions& options);
@@ -48,8 +65,11 @@ void run_device_benchmark(const DeviceBenchmarkOptions& options);
 std::string device_text(const DeviceLimits& limits);
 std::string device_json(const DeviceLimits& limits);  // four spaces of indent
 
-// --threads of benchmarks without a model, with the help text and environment variable that it has elsewhere.
+// --device and --threads of benchmarks without a model, with the help texts and environment variables that they
+// have elsewhere.
+void add_device_option(OptionTable& table, std::string& device);
 void add_threads_option(OptionTable& table, int32_t& threads);
-int thread_count(int32_t threads);  // 0 = default_thread_count()
+bool wants_gpu(const std::string& device);  // auto: if there is one
+int thread_count(int32_t threads);          // 0 = default_thread_count()
 
 }  // namespace quire

@@ -3,25 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 #include <utility>
 
 #include "base/error.h"
+#include "bench/engine_limits.h"
 #include "bench/python_format.h"
+#include "bench/requests.h"
 #include "bench/result_file.h"
+#include "engine/device.h"
 #include "engine/engine.h"
-#include "text/detokenizer.h"
 
 namespace quire {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-using Prompts = std::vector<std::vector<int32_t>>;
 
 void check_lengths(const LatencyOptions& options, int64_t max_model_len) {
   const int64_t total = int64_t{options.input_len} + options.output_len;
@@ -33,65 +30,13 @@ void check_lengths(const LatencyOptions& options, int64_t max_model_len) {
   }
 }
 
-Prompts make_prompts(const LatencyOptions& options, int64_t vocab_size, uint64_t seed) {
+std::vector<BenchRequest> make_requests(const LatencyOptions& options, int64_t vocab_size, uint64_t seed) {
   constexpr int64_t kLargestId = 10000;  // exclusive
-  const auto bound = static_cast<uint64_t>(std::min(kLargestId, vocab_size));
   std::mt19937_64 random(seed);
-  Prompts prompts(static_cast<size_t>(options.batch_size),
-                  std::vector<int32_t>(static_cast<size_t>(options.input_len)));
-  for (auto& prompt : prompts) {
-    for (int32_t& id : prompt) id = static_cast<int32_t>((random() >> 32) * bound >> 32);
-  }
-  return prompts;
-}
-
-// One batch from submission to the last token, in seconds.
-double run_once(Engine& engine, const Prompts& prompts, const SamplingParams& params, bool detokenize) {
-  const auto begin = Clock::now();
-  std::vector<std::shared_ptr<Generation>> generations;
-  generations.reserve(prompts.size());
-  for (const auto& prompt : prompts) {
-    GenerateRequest request;
-    request.prompt_ids = prompt;
-    request.params = params;
-    generations.push_back(engine.submit(std::move(request)));
-  }
-  const auto choices = static_cast<size_t>(params.n);
-  std::vector<GenerationEvent> events;
-  for (const auto& generation : generations) {
-    std::vector<int64_t> tokens(choices);
-    std::vector<Detokenizer> texts;
-    for (size_t choice = 0; detokenize && choice < choices; ++choice)
-      texts.emplace_back(engine.tokenizer(), Detokenizer::Options{});
-    for (bool more = true; more;) {
-      events.clear();
-      more = generation->wait(events, std::chrono::seconds(1));
-      for (const GenerationEvent& event : events) {
-        if (event.finish == FinishReason::kError) throw Error(ErrorKind::kInternal, "a request failed: " + event.error);
-        if (event.token < 0) continue;
-        const auto choice = static_cast<size_t>(event.choice);
-        ++tokens[choice];
-        if (detokenize) texts[choice].push(event.token);
-      }
-    }
-    for (const int64_t count : tokens) {
-      if (count != params.max_tokens) {
-        throw Error(ErrorKind::kInternal,
-                    fmt::format("a sequence got {} tokens instead of --output-len {}", count, *params.max_tokens));
-      }
-    }
-  }
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// Dummy weights often come without a tokenizer.
-bool has_tokenizer(const Engine& engine) {
-  try {
-    engine.tokenizer();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+  std::vector<BenchRequest> requests(static_cast<size_t>(options.batch_size));
+  for (BenchRequest& request : requests)
+    request = {random_prompt(options.input_len, std::min(kLargestId, vocab_size), random), options.output_len};
+  return requests;
 }
 
 }  // namespace
@@ -158,27 +103,23 @@ void run_latency_benchmark(EngineConfig config, const LatencyOptions& options) {
   Engine engine(std::move(config));
   check_lengths(options, engine.max_model_len());
 
-  SamplingParams params;
-  params.n = options.n;
-  params.temperature = 1.0;
-  params.top_p = 1.0;
-  params.ignore_eos = true;
-  params.max_tokens = options.output_len;
-  const Prompts prompts = make_prompts(options, engine.model_config().vocab_size, engine.config().seed);
-
+  const std::vector<BenchRequest> requests =
+      make_requests(options, engine.model_config().vocab_size, engine.config().seed);
   const bool detokenize = !options.disable_detokenize && has_tokenizer(engine);
   const auto say = [](const std::string& text) {
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
   };
   say("Warming up...\n");
-  for (int i = 0; i < options.num_iters_warmup; ++i) run_once(engine, prompts, params, detokenize);
+  for (int i = 0; i < options.num_iters_warmup; ++i) run_requests(engine, requests, options.n, detokenize);
   std::vector<double> latencies;
   latencies.reserve(static_cast<size_t>(options.num_iters));
-  for (int i = 0; i < options.num_iters; ++i) latencies.push_back(run_once(engine, prompts, params, detokenize));
+  for (int i = 0; i < options.num_iters; ++i)
+    latencies.push_back(run_requests(engine, requests, options.n, detokenize));
   const LatencyReport report = make_latency_report(engine.config().model, std::move(latencies));
   say(latency_text(report));
   file.write(latency_json(report));
+  if (engine.device().name() == "GPU") say(limits_text(engine, requests, options.n, report.average));
 }
 
 }  // namespace quire

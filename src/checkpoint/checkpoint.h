@@ -63,6 +63,8 @@ class Checkpoint {
   // threads.
   virtual const std::byte* rows(const TensorInfo& tensor, int64_t row, int64_t rows,
                                 std::vector<std::byte>& scratch) const = 0;
+  // For dummy weights, which a device can make itself: the key of this tensor (checkpoint/dummy.h).
+  virtual std::optional<uint64_t> dummy_key_of(const TensorInfo&) const { return std::nullopt; }
   // The caller is done with this tensor's pages: the mapping may drop them. They come back from the file if read again.
   virtual void release(const TensorInfo& tensor) const = 0;
   virtual int64_t weight_bytes() const = 0;  // all tensors

@@ -187,6 +187,9 @@ class DummyCheckpoint final : public HuggingFaceFolder {
     fill_dummy(dummy_key(seed_, tensor.name), row * elements, rows * elements, tensor.dtype, scratch.data());
     return scratch.data();
   }
+  std::optional<uint64_t> dummy_key_of(const TensorInfo& tensor) const override {
+    return dummy_key(seed_, tensor.name);
+  }
   void release(const TensorInfo&) const override {}
   int64_t weight_bytes() const override { return weight_bytes_; }
 

@@ -3,6 +3,7 @@
 #include "bench/attention.h"
 #include "bench/device.h"
 #include "bench/latency.h"
+#include "bench/throughput.h"
 #include "cli/command.h"
 #include "engine/options.h"
 
@@ -23,6 +24,19 @@ int bench_latency(Arguments args) {
   return 0;
 }
 
+int bench_throughput(Arguments args) {
+  EngineConfig config;
+  ThroughputOptions options;
+  OptionTable table("quire bench throughput", "Measure the rate at which many requests are done.");
+  add_throughput_options(table, options);
+  add_engine_options(table, config);
+  ParsedOptions parsed;
+  if (!parse_options(table, args, LogLevel::kInfo, parsed)) return 0;
+  finish_engine_options(config);
+  run_throughput_benchmark(std::move(config), options);
+  return 0;
+}
+
 int bench_attention(Arguments args) {
   constexpr int kCheckFailed = 1;
   AttentionBenchmarkOptions options;
@@ -35,7 +49,7 @@ int bench_attention(Arguments args) {
 
 int bench_device(Arguments args) {
   DeviceBenchmarkOptions options;
-  OptionTable table("quire bench device", "Measure what this machine can do: memory, multiply-adds.");
+  OptionTable table("quire bench device", "Measure what this machine or its GPU can do: memory, multiply-adds.");
   add_device_benchmark_options(table, options);
   ParsedOptions parsed;
   if (!parse_options(table, args, LogLevel::kInfo, parsed)) return 0;
@@ -48,20 +62,22 @@ int bench_device(Arguments args) {
 int bench_command(Arguments args) {
   const std::string what = args.empty() ? "--help" : args.front();
   if (what == "latency") return bench_latency(args.subspan(1));
+  if (what == "throughput") return bench_throughput(args.subspan(1));
   if (what == "attention") return bench_attention(args.subspan(1));
   if (what == "device") return bench_device(args.subspan(1));
   if (what == "-h" || what == "--help") {
     print(
         "usage: quire bench <what> [options]\n"
         "\n"
-        "  latency    time of one batch of requests\n"
-        "  attention  time of one layer's attention, beside what the machine can do\n"
-        "  device     what the machine can do: memory, multiply-adds\n"
+        "  latency     time of one batch of requests\n"
+        "  throughput  rate at which many requests are done\n"
+        "  attention   time of one layer's attention, beside what the machine can do\n"
+        "  device      what the machine or its GPU can do: memory, multiply-adds\n"
         "\n"
         "`quire bench <what> --help` lists the options.\n");
     return 0;
   }
-  throw invalid_argument("unknown benchmark '" + what + "'; there are latency, attention and device");
+  throw invalid_argument("unknown benchmark '" + what + "'; there are latency, throughput, attention and device");
 }
 
 }  // namespace quire

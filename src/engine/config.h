@@ -7,11 +7,15 @@
 
 namespace quire {
 
+// Prompt rows of a step whose logits are wanted, at most.
+constexpr int64_t kPromptLogprobRows = 256;
+
 struct EngineConfig {
   std::string model;                           // .gguf file, folder or hub id; empty = the embedded default
   std::vector<std::string> served_model_name;  // empty = model as given
   std::string tokenizer;                       // empty = the model's own
-  std::string dtype = "auto";                  // auto, float32, float, bfloat16 (half, float16 as bfloat16 are refused)
+  std::string device = "auto";                 // auto, cpu, cuda
+  std::string dtype = "auto";                  // auto, float32, float, bfloat16; on the GPU float16 and half too
   std::string load_format = "auto";            // auto, dummy
   std::string generation_config = "auto";      // auto = the model's, vllm = neutral
   uint64_t seed = 0;
@@ -22,11 +26,12 @@ struct EngineConfig {
   std::string attention_backend;          // empty = best
   std::string extend_strategy = "paged";  // paged, gather
   int64_t kv_cache_memory_bytes = 0;      // 0 = design.md section 5
+  double gpu_memory_utilization = 0.92;   // share of the GPU's memory that is ours
   int64_t num_gpu_blocks_override = 0;    // blocks, for tests; 0 = off
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
-  int64_t max_num_seqs = 256;
-  int64_t max_num_batched_tokens = 2048;
+  int64_t max_num_seqs = 0;                // 0 = what suits the device
+  int64_t max_num_batched_tokens = 0;      // 0 = what suits the device
   std::string scheduling_policy = "fcfs";  // fcfs, priority
   int64_t max_num_queued_reqs = 0;         // 0 = 1024
   int32_t max_logprobs = 20;               // -1 = vocabulary
@@ -35,6 +40,8 @@ struct EngineConfig {
   bool numa_bind = false;
   std::vector<int> numa_bind_nodes;
   std::vector<std::string> numa_bind_cpus;
+  bool enforce_eager = false;  // no graphs
+  bool log_transfers = false;  // counts of copies and waits of each step, in the log
   bool show_progress = false;  // bar on stderr while loading, if that is a terminal
   bool log_stats = true;       // the periodic line
 };

@@ -7,11 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "attention/registry.h"
-#include "base/cpu_isa.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/numa.h"
 #include "engine/admission.h"
 #include "engine/engine_loop.h"
 #include "engine/parts.h"
@@ -19,8 +16,6 @@
 
 namespace quire {
 namespace {
-
-constexpr int64_t kPromptLogprobRows = 256;
 
 std::string gib(int64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
 
@@ -31,21 +26,22 @@ std::string with_commas(int64_t n) {
   return digits;
 }
 
-AttentionGroup attention_group(const EngineConfig& config, const Model& model) {
-  AttentionGroup group = model.attention_group();
+AttentionGroup attention_group(const EngineConfig& config, const EngineParts& parts) {
+  const EngineDevice& device = *parts.device;
+  AttentionGroup group = parts.model->attention_group();
   group.block_size = config.block_size;
   group.layout = config.kv_cache_layout == "shuffle" ? KvLayout::kShuffle : KvLayout::kPlain;
-  const ComputeDType dtype = parse_dtype(config.dtype);
-  const bool narrow = dtype == ComputeDType::kAuto && model.config().dtype != "quantized";
-  group.kv_dtype = parse_kv_dtype(config.kv_cache_dtype, narrow ? ComputeDType::kBF16 : dtype);
+  const DType automatic = device.automatic_kv_dtype(device.compute_dtype(config.dtype), parts.model->config());
+  group.kv_dtype = parse_kv_dtype(config.kv_cache_dtype, automatic);
   group.kv_scaling = kv_scaling_of(group.kv_dtype);
   return group;
 }
 
-std::unique_ptr<AttentionBackend> attention_backend(const EngineConfig& config, const AttentionGroup& group) {
+std::unique_ptr<AttentionBackend> attention_backend(const EngineConfig& config, EngineDevice& device,
+                                                    const AttentionGroup& group) {
   const bool gather = config.extend_strategy == "gather";
-  return make_attention_backend(config.attention_backend, group,
-                                gather ? ExtendStrategy::kGather : ExtendStrategy::kPaged);
+  return device.make_backend(config.attention_backend, group,
+                             gather ? ExtendStrategy::kGather : ExtendStrategy::kPaged);
 }
 
 // EOS ids come from a file: those outside the vocabulary would be indices outside a row of logits.
@@ -79,7 +75,8 @@ struct Engine::Impl {
   Impl(EngineConfig c, bool fit_context, EngineParts p);
   ~Impl();
   RunnerOptions runner_options() const {
-    return {config.max_num_seqs, config.max_num_batched_tokens, config.max_num_seqs + kPromptLogprobRows};
+    return {config.max_num_seqs, config.max_num_batched_tokens, config.max_num_seqs + kPromptLogprobRows,
+            (config.max_model_len + group.block_size - 1) / group.block_size};
   }
   void make_cache(bool fit_context);
   void make_scheduler();
@@ -89,9 +86,11 @@ struct Engine::Impl {
 void Engine::Impl::make_cache(bool fit_context) {
   const Model& model = *parts.model;
   const int64_t layers = model.config().layers;
-  const long long available = available_memory_bytes();
+  const RunnerOptions options = runner_options();
+  const EngineDevice::RunnerMemory runner_memory = parts.device->runner_memory(model, *backend, group, options);
+  const KvBudget budget = parts.device->kv_budget(config, runner_memory);
   if (fit_context) {
-    const int64_t most = choose_kv_blocks(config, group, layers, available) * group.block_size;
+    const int64_t most = choose_kv_blocks(config, group, layers, budget) * group.block_size;
     if (most > 0 && most < config.max_model_len) {
       log_warning(
           fmt::format("the KV cache holds {} tokens: requests are limited to that many of the model's {} "
@@ -100,26 +99,26 @@ void Engine::Impl::make_cache(bool fit_context) {
       config.max_model_len = most;
     }
   }
-  const int64_t blocks = plan_kv_blocks(config, group, layers, available);
+  const int64_t blocks = plan_kv_blocks(config, group, layers, budget);
   const int64_t tokens = blocks * group.block_size;
-  const RunnerOptions options = runner_options();
   log_info(
-      fmt::format("memory: weights {}; reserved and taken as it is used: KV cache {} ({} blocks of {} tokens, {}), "
+      fmt::format("memory of the {}: weights {}; KV cache {} ({} blocks of {} tokens, {}), "
                   "activations {}, logits {}; available {}",
-                  gib(static_cast<int64_t>(model.weight_bytes())), gib(blocks * kv_block_bytes(group, layers)), blocks,
-                  group.block_size, dtype_name(group.kv_dtype),
-                  gib(static_cast<int64_t>(Runner::workspace_bytes(model, *backend, group, options))),
-                  gib(static_cast<int64_t>(Runner::logits_bytes(model, options))), gib(available)));
-  log_info(fmt::format("CPU KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
-                       with_commas(tokens), with_commas(config.max_model_len),
+                  parts.device->name(), gib(static_cast<int64_t>(model.weight_bytes())),
+                  gib(blocks * kv_block_bytes(group, layers)), blocks, group.block_size, dtype_name(group.kv_dtype),
+                  gib(static_cast<int64_t>(runner_memory.activations)), gib(static_cast<int64_t>(runner_memory.logits)),
+                  gib(budget.available)));
+  log_info(fmt::format("{} KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
+                       parts.device->name(), with_commas(tokens), with_commas(config.max_model_len),
                        static_cast<double>(tokens) / static_cast<double>(config.max_model_len)));
-  kv = std::make_unique<KvCache>(group, layers, blocks);
+  kv = std::make_unique<KvCache>(group, layers, blocks,
+                                 parts.device->allocate_kv(KvCache::bytes(group, layers, blocks)));
   std::random_device random;
   const uint64_t key = uint64_t{random()} << 32 | random();
   pool = std::make_unique<BlockPool>(
       BlockPool::Options{static_cast<int32_t>(blocks), group.block_size, config.enable_prefix_caching, key});
-  const int64_t blocks_per_sequence = (config.max_model_len + group.block_size - 1) / group.block_size;
-  tables = std::make_unique<BlockTables>(static_cast<int32_t>(config.max_num_seqs), blocks_per_sequence);
+  tables =
+      std::make_unique<BlockTables>(static_cast<int32_t>(config.max_num_seqs), runner_options().blocks_per_sequence);
   limits = {config.max_model_len, tokens, static_cast<int32_t>(model.config().vocab_size), config.max_logprobs};
 }
 
@@ -148,20 +147,24 @@ Engine::Impl::Impl(EngineConfig c, bool fit_context, EngineParts p)
     : config(std::move(c)),
       parts(std::move(p)),
       eos_ids(known_ids(parts.model->config().eos_token_ids, parts.model->config().vocab_size)),
-      group(attention_group(config, *parts.model)),
-      backend(attention_backend(config, group)),
+      group(attention_group(config, parts)),
+      backend(attention_backend(config, *parts.device, group)),
       queue(std::make_shared<EngineQueue>(config.max_num_queued_reqs + config.max_num_seqs)) {
-  log_info(fmt::format("Using {} attention backend, {} KV layout, {} kernels, {} threads", backend->name(),
-                       config.kv_cache_layout, cpu_isa_name(cpu_isa()), parts.threads->workers()));
+  log_info(fmt::format("Using {} attention backend, {} KV layout, {}", backend->name(), config.kv_cache_layout,
+                       parts.device->description()));
   make_cache(fit_context);
   make_scheduler();
-  runner = std::make_unique<Runner>(*parts.model, *backend, group, *kv, *tables, *parts.threads, runner_options());
+  runner = parts.device->make_runner(*parts.model, *backend, group, *kv, *tables, runner_options());
   make_metrics();
   loop = std::make_unique<EngineLoop>(EngineLoop::Options{config.max_model_len, config.log_stats}, *scheduler, *runner,
                                       *pool, *queue, *metrics);
   thread = std::thread([this] {
-    parts.threads->pin_caller();
-    loop->run();
+    try {
+      parts.device->use_here();
+      loop->run();
+    } catch (const std::exception& error) {
+      log_error(fmt::format("the engine thread can't use its device: {}", error.what()));
+    }
     alive = false;
   });
 }
@@ -180,7 +183,7 @@ Engine::Engine(EngineConfig config) {
 
 Engine::Engine(EngineConfig config, EngineParts parts) {
   const bool fit_context = config.max_model_len <= 0;
-  fill_in_defaults(config, parts.model->config());
+  fill_in_defaults(config, parts.model->config(), *parts.device);
   impl_ = std::make_unique<Impl>(std::move(config), fit_context, std::move(parts));
 }
 
@@ -192,6 +195,9 @@ const GenerationConfig& Engine::generation_config() const { return impl_->parts.
 const ChatTemplate* Engine::chat_template() const { return impl_->parts.chat_template.get(); }
 const std::string& Engine::model_name() const { return impl_->config.served_model_name[0]; }
 int64_t Engine::max_model_len() const { return impl_->config.max_model_len; }
+const Model& Engine::model() const { return *impl_->parts.model; }
+const EngineDevice& Engine::device() const { return *impl_->parts.device; }
+AttentionGroup Engine::attention() const { return impl_->group; }
 EngineMetrics& Engine::metrics() { return *impl_->metrics; }
 
 const Tokenizer& Engine::tokenizer() const {

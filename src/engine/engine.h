@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "attention/backend.h"
 #include "checkpoint/checkpoint.h"
 #include "engine/config.h"
 #include "engine/generation.h"
@@ -13,7 +14,9 @@
 
 namespace quire {
 
+class EngineDevice;
 class EngineMetrics;
+class Model;
 struct EngineParts;
 
 class Engine {
@@ -32,6 +35,10 @@ class Engine {
   const ChatTemplate* chat_template() const;          // null if the checkpoint has none
   const std::string& model_name() const;              // first served name
   int64_t max_model_len() const;
+  // For measurements.
+  const Model& model() const;
+  const EngineDevice& device() const;
+  AttentionGroup attention() const;
 
   // Checks the request (engine/admission.h: the one validator of every entry) and queues it. Any thread. Throws Error:
   // kInvalidArgument naming the parameter, the value and the limit; kUnavailable if the queue is full or the engine

@@ -6,6 +6,7 @@
 #include <exception>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 
@@ -59,10 +60,9 @@ int64_t EngineLoop::step_age_ms() const {
 }
 
 void EngineLoop::run() {
-  std::vector<EngineCommand> commands;
   for (bool more = true; more;) {
     try {
-      more = turn(commands);
+      more = turn();
     } catch (const std::exception& error) {  // outside a step, so there is nobody in particular to blame
       log_failure("the engine thread failed", error);
       ++failed_in_a_row_;
@@ -72,28 +72,36 @@ void EngineLoop::run() {
   }
 }
 
-bool EngineLoop::turn(std::vector<EngineCommand>& commands) {
-  EngineClock::time_point deadline = EngineQueue::kDoNotWait;
-  if (scheduler_.idle()) {
-    const auto line_due = options_.log_stats ? stats_line_.due(metrics_.snapshot()) : std::nullopt;
-    deadline = line_due.value_or(EngineQueue::kForever);
+// Those left over from a turn that failed come first.
+void EngineLoop::take_commands() {
+  if (next_command_ == commands_.size()) {
+    EngineClock::time_point deadline = EngineQueue::kDoNotWait;
+    if (idle()) {
+      const auto line_due = options_.log_stats ? stats_line_.due(metrics_.snapshot()) : std::nullopt;
+      deadline = line_due.value_or(EngineQueue::kForever);
+    }
+    next_command_ = 0;
+    queue_.take(commands_, deadline);
+    if (deadline == EngineQueue::kForever) stats_line_.restart(EngineClock::now());
   }
-  queue_.take(commands, deadline);
-  if (deadline == EngineQueue::kForever) stats_line_.restart(EngineClock::now());
-  bool more = true;
-  for (EngineCommand& command : commands) {
+  while (next_command_ < commands_.size()) {
+    EngineCommand& command = commands_[next_command_++];
     if (command.kind == EngineCommand::Kind::kExit) {
-      more = false;
+      exiting_ = true;
     } else {
       handle(command);
     }
   }
-  if (!more) end_all(FinishReason::kAbort, "");
-  if (!scheduler_.idle()) step();
+}
+
+bool EngineLoop::turn() {
+  if (!exiting_) take_commands();
+  if (exiting_) end_all(FinishReason::kAbort, "");
+  if (!idle()) step();
   publish_gauges();
   notify_and_sweep();
   if (options_.log_stats) log_stats();
-  return more;
+  return !exiting_;
 }
 
 void EngineLoop::log_stats() noexcept {
@@ -143,7 +151,7 @@ EngineRequest* EngineLoop::find(uint64_t number) const {
 void EngineLoop::stop_choice(Sequence& sequence) {
   if (sequence.status == SequenceStatus::kFinished) return;
   metrics_.observe_finish(sequence, FinishReason::kStop);
-  scheduler_.finish(&sequence);
+  take_out(sequence);
   left(*sequence.request);
 }
 
@@ -171,31 +179,66 @@ void EngineLoop::note_started(const std::vector<ScheduledSequence>& step, Engine
   metrics_.iteration_tokens.observe(static_cast<double>(tokens));
 }
 
+// A runner that runs ahead has one step under way while the next one is scheduled and staged.
 void EngineLoop::step() {
-  const std::vector<ScheduledSequence>& step = scheduler_.schedule();
-  if (step.empty()) return;
   step_started_ms_ = now_ms();
-  try {
-    note_started(step, EngineClock::now());
-    std::vector<Runner::Sampled>& sampled = runner_.run(step);
-    scheduler_.step_done();
-    const EngineClock::time_point now = EngineClock::now();
-    for (Runner::Sampled& one : sampled) hand_over(one, now);
-    failed_in_a_row_ = 0;
-  } catch (const std::exception& error) {
-    log_failure("a step failed", error);
-    ++failed_in_a_row_;
-    fail_step(step);
-  }
+  if (!runner_.may_run_ahead()) collect_steps(0);
+  const bool submitted = submit_step();
+  collect_steps(submitted && runner_.may_run_ahead() ? 1 : 0);
   step_started_ms_ = 0;
 }
 
-// The step's sequences end; the others go on.
-void EngineLoop::fail_step(const std::vector<ScheduledSequence>& step) {
-  while (!step.empty()) {  // finish() takes each one out of the step
-    Sequence& sequence = *step.back().sequence;
-    finish(sequence, last_event(sequence.choice, FinishReason::kError, kFailed));
+bool EngineLoop::submit_step() {
+  const std::vector<ScheduledSequence>& step = scheduler_.schedule();
+  if (step.empty()) return false;
+  std::vector<Sequence*>& members = under_way_[static_cast<size_t>(steps_under_way_)];
+  members.clear();
+  try {
+    note_started(step, EngineClock::now());
+    members.reserve(step.size());
+    runner_.submit(step);
+    for (const ScheduledSequence& scheduled : step) members.push_back(scheduled.sequence);
+    ++steps_under_way_;
+    scheduler_.step_submitted();
+  } catch (const std::exception& error) {
+    log_failure("a step failed", error);
+    ++failed_in_a_row_;
+    while (!step.empty()) {  // finish() takes each one out of the step
+      Sequence& sequence = *step.back().sequence;
+      finish(sequence, last_event(sequence.choice, FinishReason::kError, kFailed));
+    }
   }
+  return steps_under_way_ > 0;
+}
+
+// Collects the oldest steps until `keep` are under way. Where one fails, its sequences end; the others go on.
+void EngineLoop::collect_steps(int32_t keep) {
+  for (; steps_under_way_ > keep; --steps_under_way_) {
+    try {
+      std::vector<Runner::Sampled>& sampled = runner_.collect();
+      const EngineClock::time_point now = EngineClock::now();
+      for (Runner::Sampled& one : sampled) {
+        if (one.sequence != nullptr) hand_over(one, now);
+      }
+      failed_in_a_row_ = 0;
+    } catch (const std::exception& error) {
+      log_failure("a step failed", error);
+      ++failed_in_a_row_;
+      while (!under_way_[0].empty()) {  // finish() takes each one out
+        Sequence& sequence = *under_way_[0].back();
+        finish(sequence, last_event(sequence.choice, FinishReason::kError, kFailed));
+      }
+    }
+    under_way_[0].clear();
+    std::swap(under_way_[0], under_way_[1]);
+  }
+}
+
+// What is still computed of a sequence that has ended is nobody's.
+void EngineLoop::take_out(Sequence& sequence) {
+  scheduler_.finish(&sequence);
+  runner_.forget(sequence);
+  for (std::vector<Sequence*>& members : under_way_) std::erase(members, &sequence);
 }
 
 void EngineLoop::hand_over(Runner::Sampled& sampled, EngineClock::time_point now) {
@@ -211,7 +254,7 @@ void EngineLoop::hand_over(Runner::Sampled& sampled, EngineClock::time_point now
   metrics_.observe_token(sequence, now);
   if (sequence.output_len() == 0) sequence.first_token = now;
   sequence.last_token = now;
-  sequence.tokens.push_back(sampled.result.token);
+  scheduler_.token_known(sequence, sampled.result.token);
   GenerationEvent event;
   event.choice = sequence.choice;
   event.token = sampled.result.token;
@@ -221,7 +264,7 @@ void EngineLoop::hand_over(Runner::Sampled& sampled, EngineClock::time_point now
   if (found != request.stop_ids.end() && sequence.output_len() > params.min_tokens) {
     event.finish = FinishReason::kStop;
     if (found - begin >= request.eos_ids) event.stop_token_id = event.token;  // EOS goes without saying
-  } else if (sequence.output_len() >= *params.max_tokens || sequence.length() >= options_.max_model_len) {
+  } else if (sequence.output_len() >= *params.max_tokens || sequence.known() >= options_.max_model_len) {
     event.finish = FinishReason::kLength;
   }
   if (event.finish != FinishReason::kNone) return finish(sequence, std::move(event));
@@ -232,7 +275,7 @@ void EngineLoop::hand_over(Runner::Sampled& sampled, EngineClock::time_point now
 void EngineLoop::finish(Sequence& sequence, GenerationEvent event) {
   EngineRequest& request = *sequence.request;
   metrics_.observe_finish(sequence, event.finish);
-  scheduler_.finish(&sequence);
+  take_out(sequence);
   left(request);
   request.client->push(std::move(event));
   announce(request);

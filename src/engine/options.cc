@@ -22,7 +22,7 @@ void add_model_options(OptionTable& table, EngineConfig& config) {
       .value_name("NAME [NAME ...]");
   table.add("tokenizer", config.tokenizer, "folder with tokenizer.json, if not the model's own").value_name("PATH");
   table.add("dtype", config.dtype, "type of computation; auto fits the checkpoint")
-      .choices({"auto", "float32", "float", "bfloat16"});
+      .choices({"auto", "float32", "float", "bfloat16", "float16", "half"});
   table
       .add("load-format", config.load_format,
            "dummy: random weights of the model's shapes; else the file says what it is")
@@ -62,12 +62,19 @@ void add_memory_options(OptionTable& table, EngineConfig& config) {
       .env("VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT")
       .env("VLLM_KV_CACHE_LAYOUT");
   table
-      .add("kv-cache-memory-bytes", config.kv_cache_memory_bytes,
-           "size of the cache; auto: what the requests can use, at most a quarter of the free memory")
+      .add(
+          "kv-cache-memory-bytes", config.kv_cache_memory_bytes,
+          "size of the cache; auto: what the requests can use, at most a quarter of the CPU's free memory, or the rest "
+          "of the GPU's share")
       .human_readable()
       .word("auto", 0)
       .range(1, 1e15)
       .env("VLLM_CPU_KVCACHE_SPACE");
+  table
+      .add("gpu-memory-utilization", config.gpu_memory_utilization,
+           "share of the GPU's memory that weights, cache and scratch may take; nothing on the CPU")
+      .alias("device-memory-utilization")
+      .range(0.01, 1.0);
   table.add("num-gpu-blocks-override", config.num_gpu_blocks_override, "exact number of blocks, for tests")
       .word("auto", 0)
       .range(1, 1e9);
@@ -76,9 +83,12 @@ void add_memory_options(OptionTable& table, EngineConfig& config) {
 
 void add_scheduler_options(OptionTable& table, EngineConfig& config) {
   table.group("Scheduler");
-  table.add("max-num-seqs", config.max_num_seqs, "sequences in one step").range(1, 65536);
-  table.add("max-num-batched-tokens", config.max_num_batched_tokens, "tokens in one step")
+  table.add("max-num-seqs", config.max_num_seqs, "sequences in one step; auto: what suits the device")
+      .word("auto", 0)
+      .range(1, 65536);
+  table.add("max-num-batched-tokens", config.max_num_batched_tokens, "tokens in one step; auto: what suits the device")
       .human_readable()
+      .word("auto", 0)
       .range(1, kMaxTokens);
   table.add("enable-chunked-prefill", config.enable_chunked_prefill, "split long prompts over several steps");
   table
@@ -95,7 +105,10 @@ void add_scheduler_options(OptionTable& table, EngineConfig& config) {
 
 void add_device_options(OptionTable& table, EngineConfig& config) {
   table.group("Device, kernels, NUMA");
-  table.add_unbound("device", "where to compute").choices({"auto", "cpu"});
+  table.add("device", config.device, "where to compute; auto: the GPU if there is one")
+      .choices({"auto", "cpu", "cuda"});
+  table.add("enforce-eager", config.enforce_eager, "GPU: no graphs, every kernel is launched by itself");
+  table.add("log-transfers", config.log_transfers, "GPU: log each step's copies, waits and launches by name");
   table
       .add("attention-backend", config.attention_backend,
            "name of the attention backend; an unknown one lists them all")
@@ -132,9 +145,6 @@ void add_ignored_options(OptionTable& table) {
   };
   using enum Values;
   static constexpr Row kRows[] = {
-      {"gpu-memory-utilization", kOne, "memory is planned exactly; --kv-cache-memory-bytes sets the cache"},
-      {"device-memory-utilization", kOne, "memory is planned exactly; --kv-cache-memory-bytes sets the cache"},
-      {"enforce-eager", kNone, "nothing is compiled or captured on the CPU"},
       {"trust-remote-code", kNone, "no code of a model is ever run"},
       {"swap-space", kOne, "preempted requests are recomputed, not swapped"},
       {"preemption-mode", kOne, "preempted requests are recomputed"},
@@ -146,7 +156,7 @@ void add_ignored_options(OptionTable& table) {
       {"use-tqdm-on-load", kNone, "--progress shows a bar"},
       {"safetensors-load-strategy", kOne, "files are mapped into memory"},
       {"ignore-patterns", kMany, "only files that the model names are read"},
-      {"async-scheduling", kNone, "on the CPU a step leaves nothing to overlap"},
+      {"async-scheduling", kNone, "steps overlap where the device allows it"},
       {"long-prefill-token-threshold", kOne, "a long prompt takes what the step has left"},
       {"max-num-partial-prefills", kOne, "any number of prompts may be in chunks"},
       {"max-long-partial-prefills", kOne, "any number of prompts may be in chunks"},
@@ -155,10 +165,10 @@ void add_ignored_options(OptionTable& table) {
       {"use-v2-block-manager", kNone, "there is one block manager"},
       {"stream-interval", kOne, "every token is streamed as it comes"},
       {"prefix-caching-hash-algo", kOne, "a keyed 128-bit hash is used, and tokens are compared on a hit"},
-      {"max-seq-len-to-capture", kOne, "nothing is captured on the CPU"},
-      {"cuda-graph-sizes", kMany, "nothing is captured on the CPU"},
-      {"cudagraph-capture-sizes", kMany, "nothing is captured on the CPU"},
-      {"max-cudagraph-capture-size", kOne, "nothing is captured on the CPU"},
+      {"max-seq-len-to-capture", kOne, "graphs are captured for the sizes that come"},
+      {"cuda-graph-sizes", kMany, "graphs are captured for the sizes that come"},
+      {"cudagraph-capture-sizes", kMany, "graphs are captured for the sizes that come"},
+      {"max-cudagraph-capture-size", kOne, "graphs are captured for the sizes that come"},
       {"compilation-config", kOne, "nothing is compiled at run time"},
       {"optimization-level", kOne, "nothing is compiled at run time"},
       {"performance-mode", kOne, "set --max-num-seqs and --max-num-batched-tokens"},

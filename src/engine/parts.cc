@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/numa.h"
 #include "checkpoint/mapped_file.h"
 #include "engine/progress.h"
 
@@ -78,38 +77,17 @@ TextParts load_text(const Checkpoint& checkpoint, const EngineConfig& config) {
   return parts;
 }
 
-// Binds memory and makes the pool of workers; fills in config.threads.
-std::unique_ptr<ThreadPool> make_threads(EngineConfig& config) {
-  std::vector<int> pins;  // empty = not pinned
-  if (!config.numa_bind_cpus.empty()) {
-    pins = parse_cpu_list(config.numa_bind_cpus[0], "--numa-bind-cpus");
-  } else if (config.numa_bind || !config.numa_bind_nodes.empty()) {
-    pins = bind_to_numa_node(config.numa_bind_nodes.empty() ? -1 : config.numa_bind_nodes[0]);
-  }
-  if (config.threads <= 0) {
-    config.threads = default_thread_count();
-    if (!pins.empty()) config.threads = std::min(config.threads, static_cast<int32_t>(pins.size()));
-  }
-  return std::make_unique<ThreadPool>(config.threads, std::move(pins));
-}
-
 }  // namespace
 
-ComputeDType parse_dtype(const std::string& name) {
-  if (name == "auto") return ComputeDType::kAuto;
-  if (name == "float32" || name == "float") return ComputeDType::kF32;
-  if (name == "bfloat16") return ComputeDType::kBF16;
-  throw invalid_argument(
-      fmt::format("--dtype {} is not supported on the CPU; there are auto, float32 and bfloat16", name), "dtype");
-}
-
-void fill_in_defaults(EngineConfig& config, const ModelConfig& model) {
+void fill_in_defaults(EngineConfig& config, const ModelConfig& model, const EngineDevice& device) {
   if (config.max_model_len > model.max_position) {
     throw invalid_argument(fmt::format("--max-model-len {} is greater than the model's {} positions",
                                        config.max_model_len, model.max_position),
                            "max-model-len");
   }
   if (config.max_model_len <= 0) config.max_model_len = model.max_position;
+  if (config.max_num_seqs <= 0) config.max_num_seqs = device.default_num_seqs();
+  if (config.max_num_batched_tokens <= 0) config.max_num_batched_tokens = device.default_batched_tokens();
   // Limits before products: max_num_seqs x max_model_len is far inside 64 bits.
   config.max_num_batched_tokens = std::min(config.max_num_batched_tokens, config.max_num_seqs * config.max_model_len);
   if (!config.enable_chunked_prefill) {
@@ -121,24 +99,24 @@ void fill_in_defaults(EngineConfig& config, const ModelConfig& model) {
 }
 
 EngineParts load_engine_parts(EngineConfig& config) {
-  ModelOptions options;
-  options.dtype = parse_dtype(config.dtype);
   if (config.model.empty()) {
     config.model = default_model_path();
     log_info(fmt::format("no --model given: using the default, {}", config.model));
   }
   const LoadFormat format = config.load_format == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto;
   const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(config.model, format, config.seed);
-  fill_in_defaults(config, checkpoint->config());
-
   EngineParts parts;
-  parts.threads = make_threads(config);  // binds memory, so before anything large is allocated
+  parts.device = make_engine_device(config);  // binds memory, so before anything large is allocated
+  fill_in_defaults(config, checkpoint->config(), *parts.device);
+  ModelOptions options;
+  options.dtype = parts.device->compute_dtype(config.dtype);
   // Reads its own copy of the configuration: the flags are not written meanwhile, and need no lock.
   std::future<TextParts> text =
       std::async(std::launch::async, [&checkpoint, config] { return load_text(*checkpoint, config); });
   options.max_tokens = config.max_num_batched_tokens;
+  options.max_logits_rows = config.max_num_seqs + kPromptLogprobRows;
   if (config.show_progress) options.progress = make_progress_bar("Loading weights");
-  parts.model = load_model(*checkpoint, options, *parts.threads);
+  parts.model = load_model(*checkpoint, options, parts.device->make_model_device(*checkpoint, options));
   TextParts loaded = text.get();
   parts.tokenizer = std::move(loaded.tokenizer);
   parts.chat_template = std::move(loaded.chat_template);

@@ -2,9 +2,9 @@
 // What an engine is built from. Read from a model's files by load_engine_parts(), or put together by hand, as tests do.
 #include <memory>
 
-#include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "engine/config.h"
+#include "engine/device.h"
 #include "model/model.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -12,7 +12,7 @@
 namespace quire {
 
 struct EngineParts {
-  std::unique_ptr<ThreadPool> threads;
+  std::unique_ptr<EngineDevice> device;
   std::unique_ptr<Model> model;
   std::unique_ptr<Tokenizer> tokenizer;         // null: the model works on token ids only
   std::unique_ptr<ChatTemplate> chat_template;  // null: none
@@ -23,11 +23,8 @@ struct EngineParts {
 // with one line that names the flag, file or limit.
 EngineParts load_engine_parts(EngineConfig& config);
 
-// Values that depend on the model, and limits that depend on each other (as vLLM has them). Does nothing the second
-// time.
-void fill_in_defaults(EngineConfig& config, const ModelConfig& model);
-
-// --dtype; throws Error naming what there is.
-ComputeDType parse_dtype(const std::string& name);
+// Values that depend on the model and the device, and limits that depend on each other (as vLLM has them). Does nothing
+// the second time.
+void fill_in_defaults(EngineConfig& config, const ModelConfig& model, const EngineDevice& device);
 
 }  // namespace quire

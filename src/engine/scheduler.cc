@@ -106,6 +106,7 @@ void Scheduler::place(Sequence* sequence, int64_t n, int64_t& budget, int64_t& l
 void Scheduler::schedule_running(int64_t& budget, int64_t& logprob_rows) {
   for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
     Sequence* sequence = running_[i];
+    if (sequence->complete()) continue;
     int64_t n = std::min(sequence->length() - sequence->computed, budget);
     n = clip_to_logprob_rows(*sequence, sequence->computed, n, logprob_rows);
     if (n <= 0) continue;
@@ -147,6 +148,7 @@ void Scheduler::extend_hashes(Sequence& sequence, int64_t blocks) {
 // Starts a waiting sequence if the blocks for all its tokens are there; it then may be chunked, but it never starts
 // what it can't finish.
 bool Scheduler::admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows) {
+  if (sequence->pending > 0) return false;  // preempted meanwhile: its prompt is not all known
   const int64_t size = pool_.block_size(), length = sequence->length();
   cached_.clear();
   const bool lookup = options_.prefix_caching && prompt_logprob_rows(*sequence, 0, length) == 0;
@@ -212,21 +214,33 @@ const std::vector<ScheduledSequence>& Scheduler::schedule() {
   return step_;
 }
 
-void Scheduler::step_done() {
+// Of tokens that are not only cached but known.
+void Scheduler::publish_full_blocks(Sequence& sequence) {
+  if (!options_.prefix_caching) return;
+  const int64_t size = pool_.block_size(), full = std::min(sequence.computed, sequence.known()) / size;
+  extend_hashes(sequence, full);
+  for (; sequence.published < full; ++sequence.published) {
+    const auto i = static_cast<size_t>(sequence.published);
+    pool_.publish(
+        tables_.row(sequence.table_row)[i], sequence.hashes[i],
+        std::span<const int32_t>(sequence.tokens).subspan(i * static_cast<size_t>(size), static_cast<size_t>(size)));
+  }
+}
+
+void Scheduler::step_submitted() {
   for (const ScheduledSequence& scheduled : step_) {
     Sequence& sequence = *scheduled.sequence;
     sequence.computed = scheduled.start + scheduled.query_len;
+    if (scheduled.sampled) ++sequence.pending;
     if (sequence.computed >= sequence.prompt_len) sequence.request->prompt_computed = true;
-    if (!options_.prefix_caching) continue;
-    const int64_t size = pool_.block_size(), full = sequence.computed / size;
-    extend_hashes(sequence, full);
-    for (; sequence.published < full; ++sequence.published) {
-      const auto i = static_cast<size_t>(sequence.published);
-      pool_.publish(
-          tables_.row(sequence.table_row)[i], sequence.hashes[i],
-          std::span<const int32_t>(sequence.tokens).subspan(i * static_cast<size_t>(size), static_cast<size_t>(size)));
-    }
+    publish_full_blocks(sequence);
   }
+}
+
+void Scheduler::token_known(Sequence& sequence, int32_t token) {
+  --sequence.pending;
+  sequence.tokens.push_back(token);
+  if (sequence.status == SequenceStatus::kRunning) publish_full_blocks(sequence);
 }
 
 }  // namespace quire

@@ -36,8 +36,11 @@ class Scheduler {
 
   // The next step; empty if there is nothing to do. Valid until the next call. A sequence is in it at most once.
   const std::vector<ScheduledSequence>& schedule();
-  // The step was computed: K and V of its tokens are in the cache, full blocks are published.
-  void step_done();
+  // The step is computed, or will be before any later one: its tokens count as cached, full blocks are published, and
+  // sampled sequences have a token more, which is pending.
+  void step_submitted();
+  // A pending token is known.
+  void token_known(Sequence& sequence, int32_t token);
 
   bool idle() const { return running_.empty() && waiting_.empty(); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
@@ -57,6 +60,7 @@ class Scheduler {
   void free_blocks(Sequence* sequence);
   void insert_waiting(Sequence* sequence);
   void extend_hashes(Sequence& sequence, int64_t blocks);
+  void publish_full_blocks(Sequence& sequence);
   int64_t clip_to_logprob_rows(const Sequence& sequence, int64_t start, int64_t n, int64_t rows) const;
   void place(Sequence* sequence, int64_t n, int64_t& budget, int64_t& logprob_rows);
 

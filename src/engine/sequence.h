@@ -39,9 +39,11 @@ struct Sequence {
   int32_t choice = 0;
   SequenceStatus status = SequenceStatus::kWaiting;
 
-  std::vector<int32_t> tokens;  // prompt, then output
+  std::vector<int32_t> tokens;  // prompt, then output, as far as it is known
   int64_t prompt_len = 0;
-  int64_t computed = 0;           // tokens whose K and V are in the cache
+  int32_t pending = 0;            // further tokens: sampled by steps whose results are still to come
+  int32_t sampled_row = 0;        // the newest of them among its step's results
+  int64_t computed = 0;           // tokens whose K and V are in the cache, or will be after the steps under way
   int32_t table_row = -1;         // row of BlockTables while running
   int32_t blocks = 0;             // in that row
   std::vector<BlockHash> hashes;  // of the full blocks of `tokens`, as far as they were needed
@@ -50,8 +52,11 @@ struct Sequence {
   int32_t preemptions = 0;
   EngineClock::time_point first_scheduled{}, first_token{}, last_token{};
 
-  int64_t length() const { return static_cast<int64_t>(tokens.size()); }
-  int64_t output_len() const { return length() - prompt_len; }
+  int64_t known() const { return static_cast<int64_t>(tokens.size()); }
+  int64_t length() const { return known() + pending; }
+  int64_t output_len() const { return known() - prompt_len; }
+  // Nothing is left to compute: the last token that was asked for is on its way.
+  bool complete() const { return pending > 0 && length() >= prompt_len + *request->input.params.max_tokens; }
   std::span<const int32_t> prompt() const { return {tokens.data(), static_cast<size_t>(prompt_len)}; }
   std::span<const int32_t> output() const { return {tokens.data() + prompt_len, static_cast<size_t>(output_len())}; }
 };

@@ -4,26 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/activation/silu_mul.h"
-#include "kernels/embedding/embedding.h"
-#include "kernels/kv_write/kv_write.h"
-#include "kernels/linear/linear.h"
-#include "kernels/norm/rms_norm.h"
-#include "kernels/rope/rope.h"
-#include "model/weights.h"
 
 namespace quire {
 namespace {
 
 struct Layer {
-  std::vector<float> input_norm, post_attention_norm;
-  PackedLinear qkv, o, gate_up, down;
+  const float *input_norm, *post_attention_norm;
+  std::unique_ptr<LinearLayer> qkv, o, gate_up, down;
 };
 
 void check_config(const ModelConfig& config, const std::string& path) {
@@ -39,44 +31,40 @@ void check_config(const ModelConfig& config, const std::string& path) {
   if (config.head_dim % 8 != 0) refuse(fmt::format("head_dim {} is not a multiple of 8", config.head_dim));
 }
 
-// Row `row` of src becomes row i of dst, for every i. dst may be src: rows ascend.
-void gather_rows(const float* src, std::span<const int32_t> rows, float* dst, int64_t n) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::memmove(dst + static_cast<int64_t>(i) * n, src + rows[i] * n, static_cast<size_t>(n) * sizeof(float));
-  }
-}
-
 class Llama final : public Model {
  public:
-  Llama(const Checkpoint& checkpoint, const ModelOptions& options, ThreadPool& pool)
+  Llama(const Checkpoint& checkpoint, const ModelOptions& options, std::unique_ptr<ModelDevice> owned_device)
       : config_(checkpoint.config()),
         max_tokens_(options.max_tokens),
-        inv_freq_(rope_inv_freq(config_.rope, config_.head_dim)),
+        max_logits_rows_(options.max_logits_rows),
+        device_(std::move(owned_device)),
+        inv_freq_(device_->store(rope_inv_freq(config_.rope, config_.head_dim))),
         rope_scale_(rope_attention_factor(config_.rope)) {
-    WeightLoader load(checkpoint, options, pool);
+    ModelDevice& device = *device_;
     const int64_t hidden = config_.hidden_size;
     for (int64_t i = 0; i < config_.layers; ++i) {
       const std::string p = fmt::format("model.layers.{}.", i);
       Layer& layer = layers_.emplace_back();
-      layer.input_norm = load.vector(p + "input_layernorm.weight", hidden);
-      layer.qkv = load.linear({{p + "self_attn.q_proj.weight", q_size()},
-                               {p + "self_attn.k_proj.weight", kv_size()},
-                               {p + "self_attn.v_proj.weight", kv_size()}},
-                              hidden);
-      layer.o = load.linear({{p + "self_attn.o_proj.weight", hidden}}, q_size());
-      layer.post_attention_norm = load.vector(p + "post_attention_layernorm.weight", hidden);
-      layer.gate_up = load.linear({{p + "mlp.gate_proj.weight", config_.intermediate_size},
-                                   {p + "mlp.up_proj.weight", config_.intermediate_size}},
-                                  hidden);
-      layer.down = load.linear({{p + "mlp.down_proj.weight", hidden}}, config_.intermediate_size);
+      layer.input_norm = device.load_vector(p + "input_layernorm.weight", hidden);
+      layer.qkv = device.load_linear({{p + "self_attn.q_proj.weight", q_size()},
+                                      {p + "self_attn.k_proj.weight", kv_size()},
+                                      {p + "self_attn.v_proj.weight", kv_size()}},
+                                     hidden);
+      layer.o = device.load_linear({{p + "self_attn.o_proj.weight", hidden}}, q_size());
+      layer.post_attention_norm = device.load_vector(p + "post_attention_layernorm.weight", hidden);
+      layer.gate_up = device.load_linear({{p + "mlp.gate_proj.weight", config_.intermediate_size},
+                                          {p + "mlp.up_proj.weight", config_.intermediate_size}},
+                                         hidden);
+      layer.down = device.load_linear({{p + "mlp.down_proj.weight", hidden}}, config_.intermediate_size);
     }
-    norm_ = load.vector("model.norm.weight", hidden);
-    if (config_.tie_word_embeddings) {
-      head_ = load.linear({{"model.embed_tokens.weight", config_.vocab_size}}, hidden);
-    } else {
-      embedding_ = load.embedding("model.embed_tokens.weight", config_.vocab_size, hidden);
-      head_ = load.linear({{"lm_head.weight", config_.vocab_size}}, hidden);
-    }
+    norm_ = device.load_vector("model.norm.weight", hidden);
+    const char* embedding = "model.embed_tokens.weight";
+    head_ =
+        device.load_linear({{config_.tie_word_embeddings ? embedding : "lm_head.weight", config_.vocab_size}}, hidden);
+    read_bytes_ = device.weight_bytes();  // of the table of embeddings a step needs a few rows
+    embedding_ = config_.tie_word_embeddings ? device.embedding_of(*head_)
+                                             : device.load_embedding(embedding, config_.vocab_size, hidden);
+    device.finish_loading();
   }
 
   const ModelConfig& config() const override { return config_; }
@@ -90,73 +78,89 @@ class Llama final : public Model {
     return group;
   }
 
-  size_t weight_bytes() const override {
-    size_t bytes = embedding_.bytes() + head_.bytes() + norm_.size() * sizeof(float);
-    for (const Layer& layer : layers_) {
-      bytes += layer.qkv.bytes() + layer.o.bytes() + layer.gate_up.bytes() + layer.down.bytes();
-      bytes += (layer.input_norm.size() + layer.post_attention_norm.size()) * sizeof(float);
-    }
-    return bytes;
+  size_t weight_bytes() const override { return device_->weight_bytes(); }
+
+  Work work() const override {
+    const auto product = [](int64_t in, int64_t out) {
+      return 2.0 * static_cast<double>(in) * static_cast<double>(out);
+    };
+    const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size;
+    const double qkv = product(hidden, qkv_size());
+    const double rest = product(q_size(), hidden) + product(hidden, 2 * intermediate) + product(intermediate, hidden);
+    // The rest of the last layer is for rows of logits.
+    return {static_cast<double>(read_bytes_),
+            static_cast<double>(config_.layers) * qkv + static_cast<double>(config_.layers - 1) * rest,
+            rest + product(hidden, config_.vocab_size)};
   }
 
   size_t workspace_bytes() const override {
-    const int64_t row =
-        2 * config_.hidden_size + qkv_size() + q_size() + 3 * config_.intermediate_size + config_.head_dim;
-    size_t linear = head_.workspace_bytes(max_tokens_);
-    for (const PackedLinear* weight : {&layers_[0].qkv, &layers_[0].o, &layers_[0].gate_up, &layers_[0].down}) {
-      linear = std::max(linear, weight->workspace_bytes(max_tokens_));
+    const int64_t element = block_bytes(device_->dtype());
+    const int64_t row = config_.hidden_size * (4 + element) + config_.head_dim * 4 +
+                        element * (qkv_size() + q_size() + 3 * config_.intermediate_size);
+    const int64_t kept_row = config_.hidden_size * 4 + q_size() * element;
+    size_t linear = head_->workspace_bytes(max_logits_rows_);
+    for (const auto* weight : {&layers_[0].qkv, &layers_[0].o, &layers_[0].gate_up, &layers_[0].down}) {
+      linear = std::max(linear, (*weight)->workspace_bytes(max_tokens_));
     }
-    constexpr size_t kAlignmentSlack = 10 * 64;
-    return static_cast<size_t>(max_tokens_ * row) * sizeof(float) + linear + kAlignmentSlack;
+    constexpr size_t kAlignmentSlack = 12 * Workspace::kAlignment;
+    return static_cast<size_t>(max_tokens_ * row + std::min(max_tokens_, max_logits_rows_) * kept_row) + linear +
+           kAlignmentSlack;
   }
 
   void forward(const StepInput& input, const AttentionBackend& backend, const AttentionPlan& plan,
                std::span<const PagedKv> kv, float* logits, Workspace& workspace, ThreadPool& pool) const override {
+    const ModelDevice& device = *device_;
+    const DType dtype = device.dtype();
+    const int64_t element = block_bytes(dtype), hidden = config_.hidden_size;
     const auto tokens = static_cast<int64_t>(input.token_ids.size());
     const auto wanted = static_cast<int64_t>(input.logits_rows.size());
-    const int64_t hidden = config_.hidden_size;
     const auto eps = static_cast<float>(config_.rms_norm_eps);
     const WorkspaceScope scope(workspace);
+    const auto take = [&](int64_t rows, int64_t n) {
+      return workspace.take<std::byte>(static_cast<size_t>(rows * n * element));
+    };
+    const auto take_f32 = [&](int64_t rows, int64_t n) { return workspace.take<float>(static_cast<size_t>(rows * n)); };
 
-    auto* x = workspace.take<float>(static_cast<size_t>(tokens * hidden));  // residual stream
-    auto* normed = workspace.take<float>(static_cast<size_t>(tokens * hidden));
-    auto* qkv = workspace.take<float>(static_cast<size_t>(tokens * qkv_size()));
-    auto* attended = workspace.take<float>(static_cast<size_t>(tokens * q_size()));
-    auto* gate_up = workspace.take<float>(static_cast<size_t>(tokens * 2 * config_.intermediate_size));
-    auto* activated = workspace.take<float>(static_cast<size_t>(tokens * config_.intermediate_size));
+    float* x = take_f32(tokens, hidden);  // residual stream
+    std::byte* normed = take(tokens, hidden);
+    std::byte* qkv = take(tokens, qkv_size());
+    std::byte* attended = take(tokens, q_size());
+    std::byte* gate_up = take(tokens, 2 * config_.intermediate_size);
+    std::byte* activated = take(tokens, config_.intermediate_size);
     const int64_t half = config_.head_dim / 2;
-    auto* cos = workspace.take<float>(static_cast<size_t>(tokens * half));
-    auto* sin = workspace.take<float>(static_cast<size_t>(tokens * half));
+    float *cos = take_f32(tokens, half), *sin = take_f32(tokens, half);
 
-    embed(input.token_ids, x, pool);
-    rope_angles(inv_freq_.data(), half, input.positions.data(), tokens, rope_scale_, cos, sin, pool);
+    embedding_->lookup(input.token_ids.data(), tokens, x);
+    device.rope_angles(inv_freq_, half, input.positions.data(), tokens, rope_scale_, cos, sin);
     int64_t rows = tokens;
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
-      rms_norm(x, layer.input_norm.data(), eps, normed, rows, hidden, pool);
-      layer.qkv.forward(normed, hidden, qkv, qkv_size(), rows, false, workspace, pool);
-      const float *k = qkv + q_size(), *v = k + kv_size();
-      rope_kv_write(qkv, qkv_size(), config_.heads, k, qkv_size(), v, qkv_size(), input.attention.slots.data(), rows,
-                    cos, sin, half, config_.rope.interleaved, kv[i], pool);
-      backend.run(plan, {qkv, qkv_size(), config_.head_dim}, {kv[i]}, {attended, q_size(), config_.head_dim}, workspace,
-                  pool);
+      device.rms_norm(x, layer.input_norm, eps, normed, rows, hidden);
+      layer.qkv->forward(normed, qkv, rows, workspace);
+      device.rope_kv_write(qkv, config_.heads, input.attention.slots.data(), rows, cos, sin, config_.rope.interleaved,
+                           kv[i]);
+      backend.run(plan, {qkv, qkv_size(), config_.head_dim, dtype}, {kv[i]},
+                  {attended, q_size(), config_.head_dim, dtype}, workspace, pool);
       if (i + 1 == layers_.size() && wanted < rows) {
         // Past the last attention rows don't meet again: only those whose logits are wanted go on.
-        gather_rows(x, input.logits_rows, x, hidden);
-        gather_rows(attended, input.logits_rows, attended, q_size());
+        if (wanted == 0) return;
+        float* kept = take_f32(wanted, hidden);
+        device.gather_rows(std::exchange(x, kept), input.logits_rows.data(), kept, wanted, hidden * 4);
+        std::byte* kept_attended = take(wanted, q_size());
+        device.gather_rows(std::exchange(attended, kept_attended), input.logits_rows.data(), kept_attended, wanted,
+                           q_size() * element);
         rows = wanted;
-        if (rows == 0) break;
       }
-      layer.o.forward(attended, q_size(), x, hidden, rows, true, workspace, pool);
-      rms_norm(x, layer.post_attention_norm.data(), eps, normed, rows, hidden, pool);
-      layer.gate_up.forward(normed, hidden, gate_up, 2 * config_.intermediate_size, rows, false, workspace, pool);
-      silu_mul(gate_up, activated, config_.intermediate_size, rows, config_.intermediate_size, pool);
-      layer.down.forward(activated, config_.intermediate_size, x, hidden, rows, true, workspace, pool);
+      layer.o->forward_f32(attended, x, rows, true, workspace);
+      device.rms_norm(x, layer.post_attention_norm, eps, normed, rows, hidden);
+      if (!layer.gate_up->forward_silu_mul(normed, activated, rows)) {
+        layer.gate_up->forward(normed, gate_up, rows, workspace);
+        device.silu_mul(gate_up, activated, rows, config_.intermediate_size);
+      }
+      layer.down->forward_f32(activated, x, rows, true, workspace);
     }
-    if (rows > 0) {
-      rms_norm(x, norm_.data(), eps, normed, rows, hidden, pool);
-      head_.forward(normed, hidden, logits, config_.vocab_size, rows, false, workspace, pool);
-    }
+    device.rms_norm(x, norm_, eps, normed, rows, hidden);
+    head_->forward_f32(normed, logits, rows, false, workspace);
   }
 
  private:
@@ -164,27 +168,24 @@ class Llama final : public Model {
   int64_t kv_size() const { return config_.kv_heads * config_.head_dim; }
   int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
 
-  void embed(std::span<const int32_t> ids, float* x, ThreadPool& pool) const {
-    const int64_t hidden = config_.hidden_size;
-    if (!config_.tie_word_embeddings) return embedding_.lookup(ids, x, pool);
-    for (size_t i = 0; i < ids.size(); ++i) head_.dequantize_row(ids[i], x + static_cast<int64_t>(i) * hidden);
-  }
-
   ModelConfig config_;
-  int64_t max_tokens_;
-  std::vector<float> inv_freq_;
+  int64_t max_tokens_, max_logits_rows_;
+  std::unique_ptr<ModelDevice> device_;
+  const float* inv_freq_;
   double rope_scale_;
   std::vector<Layer> layers_;
-  std::vector<float> norm_;
-  EmbeddingTable embedding_;  // empty with tied embeddings: rows then come from head_
-  PackedLinear head_;
+  const float* norm_;
+  size_t read_bytes_ = 0;
+  std::unique_ptr<LinearLayer> head_;
+  std::unique_ptr<EmbeddingLayer> embedding_;
 };
 
 }  // namespace
 
-std::unique_ptr<Model> load_llama(const Checkpoint& checkpoint, const ModelOptions& options, ThreadPool& pool) {
+std::unique_ptr<Model> load_llama(const Checkpoint& checkpoint, const ModelOptions& options,
+                                  std::unique_ptr<ModelDevice> device) {
   check_config(checkpoint.config(), checkpoint.path());
-  return std::make_unique<Llama>(checkpoint, options, pool);
+  return std::make_unique<Llama>(checkpoint, options, std::move(device));
 }
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 
 namespace quire {
 
-std::unique_ptr<Model> load_llama(const Checkpoint& checkpoint, const ModelOptions& options, ThreadPool& pool);
+std::unique_ptr<Model> load_llama(const Checkpoint& checkpoint, const ModelOptions& options,
+                                  std::unique_ptr<ModelDevice> device);
 
 }  // namespace quire

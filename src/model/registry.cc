@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "model/llama.h"
@@ -13,17 +14,19 @@ namespace {
 
 struct Family {
   std::string_view architecture;
-  std::unique_ptr<Model> (*load)(const Checkpoint&, const ModelOptions&, ThreadPool&);
+  std::unique_ptr<Model> (*load)(const Checkpoint&, const ModelOptions&, std::unique_ptr<ModelDevice>);
 };
 
 constexpr std::array kFamilies = {Family{"LlamaForCausalLM", load_llama}};
 
 }  // namespace
 
-std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const ModelOptions& options, ThreadPool& pool) {
+std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const ModelOptions& options,
+                                  std::unique_ptr<ModelDevice> device) {
   std::string known;
   for (const Family& family : kFamilies) {
-    if (family.architecture == checkpoint.config().architecture) return family.load(checkpoint, options, pool);
+    if (family.architecture == checkpoint.config().architecture)
+      return family.load(checkpoint, options, std::move(device));
     known += fmt::format("{}{}", known.empty() ? "" : ", ", family.architecture);
   }
   throw invalid_argument(fmt::format("{}: architecture {} is not supported; there are: {}", checkpoint.path(),

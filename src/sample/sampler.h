@@ -18,6 +18,7 @@ struct SampleInput {
   std::span<const int32_t> stop_ids;  // EOS and stop_token_ids, masked until min_tokens
   uint64_t seed = 0;                  // the request's, or hash(--seed, request number)
   uint32_t choice = 0;                // index among n
+  uint32_t pending = 0;               // further tokens of the output that are not known yet; for sampling on the GPU
 };
 
 struct SampleResult {

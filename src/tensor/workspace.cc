@@ -7,7 +7,7 @@
 
 namespace quire {
 
-Workspace::Workspace(size_t bytes) : capacity_(bytes) {
+Workspace::Workspace(size_t bytes) : owns_(bytes > 0), capacity_(bytes) {
   if (bytes == 0) return;
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) throw std::bad_alloc();
@@ -15,11 +15,10 @@ Workspace::Workspace(size_t bytes) : capacity_(bytes) {
 }
 
 Workspace::~Workspace() {
-  if (base_ != nullptr) munmap(base_, capacity_);
+  if (owns_) munmap(base_, capacity_);
 }
 
 void* Workspace::take_bytes(size_t bytes) {
-  constexpr size_t kAlignment = 64;
   const size_t begin = (used_ + kAlignment - 1) / kAlignment * kAlignment;
   if (begin > capacity_ || bytes > capacity_ - begin) throw std::logic_error("workspace is too small for this step");
   used_ = begin + bytes;

@@ -7,12 +7,16 @@ namespace quire {
 
 class Workspace {
  public:
+  static constexpr size_t kAlignment = 256;
   explicit Workspace(size_t bytes);  // reserves address space; pages are touched on use
+  // Hands out memory that belongs to someone else, such as a GPU's.
+  Workspace(void* memory, size_t bytes) : base_(static_cast<std::byte*>(memory)), capacity_(bytes) {}
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  // n elements, 64-byte aligned. Asking for more than was sized is our bug: std::logic_error.
+  // n elements, aligned to kAlignment bytes from the start. Asking for more than was sized is our bug:
+  // std::logic_error.
   template <class T>
   T* take(size_t n) {
     return static_cast<T*>(take_bytes(n * sizeof(T)));
@@ -24,6 +28,7 @@ class Workspace {
  private:
   void* take_bytes(size_t bytes);
   std::byte* base_ = nullptr;
+  bool owns_ = false;
   size_t capacity_ = 0, used_ = 0;
 };
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/backend.h"
@@ -277,25 +279,43 @@ class Step {
   bool touched_outside() const { return touched_outside_; }
 
   // The largest difference of `results` from the double reference, as a share of what rounding allows: 2e-5 of the
-  // largest value for the arithmetic in f32, and half a unit in the last place of the output's type.
-  double error(const std::vector<std::vector<float>>& results) const {
+  // largest value for the arithmetic in f32, and half a unit in the last place of the output's type. `where` says which
+  // value that is.
+  double error(const std::vector<std::vector<float>>& results, std::string* where = nullptr) const {
     const double rounding = shape_.io == DType::kF32 ? 0.0 : std::ldexp(1.0, shape_.io == DType::kF16 ? -11 : -8);
+    if (references_.empty()) compute_references();
     double worst = 0.0;
     for (size_t n = 0; n < order_.size(); ++n) {
       const std::vector<float>& got = results[order_[n]];
-      const RequestData& r = requests_[order_[n]];
-      std::vector<double> expected(got.size());
-      const double largest = attention_ref(args_, tables_.data() + table_rows_[n] * stride_, offsets_[n],
-                                           r.lengths.query, r.lengths.context, expected.data());
+      const auto& [expected, largest] = references_[n];
       for (size_t i = 0; i < got.size(); ++i) {
         const double difference = std::abs(got[i] - expected[i]), allowed = largest * (2e-5 + rounding);
-        worst = std::isnan(difference) ? INFINITY : std::max(worst, difference / allowed);
+        const double share = std::isnan(difference) ? INFINITY : difference / allowed;
+        if (where != nullptr && share > worst) {
+          const auto head = static_cast<int64_t>(i) / shape_.group.v_head_dim;
+          *where = "request " + std::to_string(order_[n]) + " row " + std::to_string(head / shape_.group.heads) +
+                   " head " + std::to_string(head % shape_.group.heads) + " dim " +
+                   std::to_string(static_cast<int64_t>(i) % shape_.group.v_head_dim) + ": " + std::to_string(got[i]) +
+                   " instead of " + std::to_string(expected[i]);
+        }
+        worst = std::max(worst, share);
       }
     }
     return worst;
   }
 
  private:
+  // Outputs in double and the largest |v|, of each request in phase order.
+  void compute_references() const {
+    for (size_t n = 0; n < order_.size(); ++n) {
+      const Lengths& l = requests_[order_[n]].lengths;
+      std::vector<double> expected(static_cast<size_t>(int64_t{l.query} * args_.heads * shape_.group.v_head_dim));
+      const double largest = attention_ref(args_, tables_.data() + table_rows_[n] * stride_, offsets_[n], l.query,
+                                           l.context, expected.data());
+      references_.emplace_back(std::move(expected), largest);
+    }
+  }
+
   static constexpr float kSentinel = 12352.0f;  // exact in all types
   static int64_t blocks_of(const AttentionGroup& group, Lengths l) {
     return (int64_t{l.context} + l.query + group.block_size - 1) / group.block_size;
@@ -327,6 +347,7 @@ class Step {
   AttentionBatch batch_;
   AttentionArgs args_;
   mutable bool touched_outside_ = false;
+  mutable std::vector<std::pair<std::vector<double>, double>> references_;  // filled when first asked for
 };
 
 inline std::vector<RequestData> make_requests(const Shape& shape, const std::vector<Lengths>& lengths, uint32_t seed) {

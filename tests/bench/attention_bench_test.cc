@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -12,6 +13,7 @@
 #include "attention/registry.h"
 #include "base/error.h"
 #include "bench/attention.h"
+#include "bench/attention_step.h"
 
 namespace quire {
 namespace {
@@ -117,6 +119,18 @@ TEST_F(AttentionOptionsTest, Refusals) {
   options_ = {};
   EXPECT_EQ(error({"--batch", "1", "--output-json", "/nonexistent/x.json"}),
             "--output-json /nonexistent/x.json: cannot be written");
+}
+
+// The rows that bench/gpu compares with other programs' figures.
+TEST_F(AttentionOptionsTest, PeersRowsAreThoseOfThePreset) {
+  std::ifstream file(QUIRE_TEST_DATA "/../../bench/gpu/peers.json");
+  const auto peers = nlohmann::json::parse(file);
+  std::vector<std::string> wanted;
+  for (const auto& row : peers["attention"]) wanted.push_back(row["row"]);
+  std::vector<std::string> got = names(rows({"--preset", "h200"}));
+  std::sort(wanted.begin(), wanted.end());
+  std::sort(got.begin(), got.end());
+  EXPECT_EQ(got, wanted);
 }
 
 AttentionRow small_row(std::vector<RequestGroup> step) {
@@ -261,7 +275,7 @@ TEST(MeasureAttention, LayersExceedTheCache) {
 
 TEST(AttentionReport, ShareOfTheLimitThatBounds) {
   DeviceLimits limits;
-  limits.l3_bytes = 1000000;
+  limits.last_cache_bytes = 1000000;
   limits.cache_bytes = 100000;
   limits.read_memory.best = 10;
   limits.read_cache.best = 40;
@@ -285,6 +299,45 @@ TEST(AttentionReport, ShareOfTheLimitThatBounds) {
   limits.cache_bytes = 0;  // not known: all reads are from memory
   result.work.flop = 0;
   EXPECT_EQ(limit_share(result, limits).bound, LimitShare::Bound::kReadMemory);
+}
+
+TEST(AttentionReport, OfAGpu) {
+  DeviceLimits limits;
+  limits.card = "A card";
+  limits.read_memory.best = 4000;
+  limits.fma_f32.best = 60000;
+  limits.products = {{8, 8, 8, {600000, 600000}}};
+  AttentionResult result;
+  result.row = small_row(kMixed);
+  result.layers = 1;
+  result.work.kv_bytes = 4e9;
+  result.work.flop = 1.2e12;
+  result.seconds = {4e-3};
+  LimitShare limit = limit_share(result, limits);
+  EXPECT_EQ(limit.bound, LimitShare::Bound::kProduct);
+  EXPECT_NEAR(limit.share, 0.5, 1e-9);
+  const std::string line = attention_text(result, limits);
+  EXPECT_NE(line.find("4000.0 us"), std::string::npos) << line;
+  EXPECT_NE(line.find("50 %  product"), std::string::npos) << line;
+  result.work.flop = 1e11;
+  EXPECT_EQ(limit_share(result, limits).bound, LimitShare::Bound::kReadMemory);
+  result.row.group.kv_dtype = DType::kF32;  // no matrix units
+  result.work.flop = 1.2e12;
+  EXPECT_EQ(limit_share(result, limits).bound, LimitShare::Bound::kFma);
+}
+
+TEST(AttentionBatch, ContextsOfRaggedRequests) {
+  RequestGroup group{5, 1, 100, 1600};
+  const StepBatch ratios(small_row({group}));
+  group.spread = RequestGroup::Spread::kDifferences;
+  const StepBatch differences(small_row({group}));
+  const std::vector<int32_t> expected_ratios = {101, 201, 401, 801, 1601};
+  const std::vector<int32_t> expected_differences = {101, 476, 851, 1226, 1601};
+  for (int64_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(ratios.kv_len(i), expected_ratios[static_cast<size_t>(i)]);
+    EXPECT_EQ(differences.kv_len(i), expected_differences[static_cast<size_t>(i)]);
+    EXPECT_EQ(ratios.request_of(static_cast<int32_t>(i)), i);
+  }
 }
 
 TEST(AttentionReport, Json) {

@@ -11,8 +11,10 @@
 
 #include "base/cpu_isa.h"
 #include "base/error.h"
+#include "bench/attention.h"
 #include "bench/cache_sizes.h"
 #include "bench/device_kernels.h"
+#include "gpu/device.h"
 
 namespace quire {
 namespace {
@@ -100,7 +102,7 @@ TEST(DeviceReport, TextAndJson) {
   limits.isa = "avx2";
   limits.int8_instructions = "some instructions";
   limits.threads = 2;
-  limits.l3_bytes = 32 << 20;
+  limits.last_cache_bytes = 32 << 20;
   limits.memory_bytes = 128 << 20;
   limits.read_memory = {13.5, 12.0};
   limits.fma_f32 = {182, 180};
@@ -126,6 +128,59 @@ TEST(DeviceReport, TextAndJson) {
   json = nlohmann::json::parse(device_json(limits));
   EXPECT_EQ(json["read_cache_gb_s"]["best"], 39);
   EXPECT_EQ(json["dot_int8_gop_s"]["median"], 340);
+}
+
+TEST(DeviceReport, OfAGpu) {
+  DeviceLimits limits;
+  limits.card = "A card";
+  limits.capability = "9.0";
+  limits.multiprocessors = 132;
+  limits.card_bytes = int64_t{1} << 30;
+  limits.last_cache_bytes = 50 << 20;
+  limits.cache_bytes = 12 << 20;
+  limits.memory_bytes = int64_t{4} << 30;
+  limits.read_memory = {4290, 4280};
+  limits.read_cache = {9000, 8990};
+  limits.fma_f32 = {60000, 59000};
+  limits.products = {{64, 32, 16, {483000, 480000}}, {8, 8, 8, {690000, 689000}}};
+  EXPECT_EQ(limits.best_product(), 690000);
+  const std::string text = device_text(limits);
+  for (const char* part :
+       {"A card, compute capability 9.0, 132 multiprocessors, 1024 MiB", "read, 4096 MiB", "4290.0 (4280.0) GB/s",
+        "read inside L2, 12 of 50 MiB", "bf16 product 64 x 32 x 16", "483.0 (480.0) TFLOP/s", "60.0 (59.0) TFLOP/s"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  for (const char* part : {"copy", "int8", "thread"}) EXPECT_EQ(text.find(part), std::string::npos) << text;
+  const auto json = nlohmann::json::parse(device_json(limits));
+  EXPECT_EQ(json["card"], "A card");
+  EXPECT_EQ(json["l2_bytes"], 50 << 20);
+  EXPECT_EQ(json["read_memory_gb_s"], (nlohmann::json{{"best", 4290}, {"median", 4280}}));
+  EXPECT_TRUE(json["copy_memory_gb_s"].is_null());
+  EXPECT_EQ(json["products_bf16"][1]["gflop_s"]["best"], 690000);
+  for (const char* of_the_cpu : {"threads", "isa", "l3_bytes", "dot_int8_gop_s"})
+    EXPECT_FALSE(json.contains(of_the_cpu)) << of_the_cpu;
+}
+
+TEST(DeviceOptions, WhichDevice) {
+  EXPECT_FALSE(wants_gpu("cpu"));
+  EXPECT_TRUE(wants_gpu("cuda"));
+  EXPECT_EQ(wants_gpu("auto"), gpu::why_no_device().empty());
+  if (gpu::why_no_device().empty()) return;
+  for (const auto& run : {+[](const std::string& device) { run_device_benchmark({.device = device}); },
+                          +[](const std::string& device) {
+                            AttentionBenchmarkOptions options;
+                            options.device = device;
+                            run_attention_benchmark(options);
+                          }}) {
+    try {
+      run("cuda");
+      FAIL() << "no error";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kUnavailable);
+      EXPECT_EQ(e.param(), "device");
+      EXPECT_NE(std::string(e.what()).find("no GPU can be used: "), std::string::npos);
+    }
+  }
 }
 
 TEST(DeviceOptions, ThreadsHaveAShortName) {

@@ -147,15 +147,15 @@ TEST_F(EngineOptionsTest, ScriptsOfTheFieldGoOnWithWarnings) {
                                       "-O3",
                                       "--compilation-config",
                                       "{}"});
-  EXPECT_EQ(parsed.warnings.size(), 9U);
+  EXPECT_EQ(parsed.warnings.size(), 7U);  // of all but the share of memory, eager, -tp 1 and --device
 }
 
 TEST_F(EngineOptionsTest, WhatWouldMisleadIsRefused) {
   EXPECT_EQ(error({"--tensor-parallel-size", "2"}),
             "--tensor-parallel-size 2: must be 1: this engine runs one process on one device; several replicas go "
             "behind a router");
-  EXPECT_EQ(error({"--dtype", "half"}), "--dtype half: must be one of auto, float32, float, bfloat16");
-  EXPECT_EQ(error({"--device", "cuda"}), "--device cuda: must be one of auto, cpu");
+  EXPECT_EQ(error({"--dtype", "fp4"}), "--dtype fp4: must be one of auto, float32, float, bfloat16, float16, half");
+  EXPECT_EQ(error({"--device", "tpu"}), "--device tpu: must be one of auto, cpu, cuda");
   EXPECT_EQ(error({"--speculative-config", "{}"}), "--speculative-config: not supported");
   EXPECT_EQ(error({"--speculative-config.method=ngram"}), "--speculative-config.method: not supported");
   EXPECT_EQ(error({"--kv-cache-dtype", "nvfp4"}),

@@ -137,10 +137,12 @@ class FakeEngine {
     config.log_stats = false;
     return config;
   }
-  explicit FakeEngine(EngineConfig config = small_config()) : controls(std::make_shared<FakeModel::Controls>()) {
+  explicit FakeEngine(EngineConfig config = small_config(),
+                      std::unique_ptr<EngineDevice> device = make_cpu_device(std::make_unique<ThreadPool>(2)))
+      : controls(std::make_shared<FakeModel::Controls>()) {
     EngineParts parts;
-    parts.threads = std::make_unique<ThreadPool>(2);
-    threads = parts.threads.get();
+    parts.device = std::move(device);
+    threads = &parts.device->threads();
     parts.model = std::make_unique<FakeModel>(controls, 512);
     engine = std::make_unique<Engine>(std::move(config), std::move(parts));
   }

@@ -21,7 +21,8 @@ class KvBlocksTest : public testing::Test {
     config_.max_model_len = 100;  // 7 blocks
   }
   int64_t planned(int64_t available_blocks) const {
-    return plan_kv_blocks(config_, group_, kLayers, available_blocks * kBlockBytes);
+    return plan_kv_blocks(config_, group_, kLayers,
+                          {available_blocks * kBlockBytes / 4, available_blocks * kBlockBytes});
   }
   std::string refusal(int64_t available_blocks) const {
     try {

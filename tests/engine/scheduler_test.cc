@@ -64,8 +64,12 @@ class FakeEngine {
   void abort(EngineRequest& request) {
     for (const auto& sequence : request.sequences) {
       if (sequence->status != SequenceStatus::kFinished) scheduler_.finish(sequence.get());
+      std::erase_if(under_way_, [&](const Sampled& one) { return one.sequence == sequence.get(); });
     }
   }
+
+  // From now on a step's tokens are known only when the next one has been scheduled.
+  void run_ahead() { ahead_ = true; }
 
   // One step; returns the tokens that it computed.
   int64_t step() {
@@ -80,23 +84,25 @@ class FakeEngine {
       tokens += s.query_len;
       logprob_rows += prompt_logprob_rows(*s.sequence, s.start, s.query_len);
       for (int64_t p = s.start; p < s.start + s.query_len; ++p)
-        kv_at(*s.sequence, p) = s.sequence->tokens[static_cast<size_t>(p)];
+        kv_at(*s.sequence, p) = tokens_of(*s.sequence)[static_cast<size_t>(p)];
     }
     EXPECT_LE(tokens, options_.max_num_batched_tokens);
     EXPECT_LE(static_cast<int64_t>(scheduled.size()), options_.max_num_seqs);
     EXPECT_LE(logprob_rows, options_.max_prompt_logprob_rows);
-    std::vector<std::pair<Sequence*, int32_t>> sampled;
+    std::vector<Sampled> sampled;
     for (const ScheduledSequence& s : scheduled) {
       if (!s.sampled) continue;
       std::vector<int32_t> read;
       for (int64_t p = 0; p < s.sequence->length(); ++p) read.push_back(kv_at(*s.sequence, p));
-      EXPECT_EQ(read, s.sequence->tokens);
-      sampled.emplace_back(s.sequence, next_token(read));
+      EXPECT_EQ(read, tokens_of(*s.sequence));
+      sampled.push_back({s.sequence, next_token(read)});
     }
-    scheduler_.step_done();
+    scheduler_.step_submitted();
+    if (ahead_) std::swap(sampled, under_way_);
     for (const auto& [sequence, token] : sampled) {
-      sequence->tokens.push_back(token);
-      if (sequence->output_len() >= *sequence->request->input.params.max_tokens) scheduler_.finish(sequence);
+      scheduler_.token_known(*sequence, token);
+      if (sequence->output_len() < *sequence->request->input.params.max_tokens) continue;
+      scheduler_.finish(sequence);
     }
     return tokens;
   }
@@ -104,7 +110,8 @@ class FakeEngine {
   int64_t run_until_idle(int64_t most_steps = 100000) {
     int64_t steps = 0;
     while (!scheduler_.idle()) {
-      EXPECT_GT(step(), 0) << "a step without work while something waits: a stall";
+      const bool awaits = !under_way_.empty();
+      EXPECT_TRUE(step() > 0 || awaits) << "a step without work while something waits: a stall";
       if (++steps > most_steps || testing::Test::HasFailure()) {
         ADD_FAILURE() << "no end after " << steps << " steps";
         break;
@@ -126,6 +133,19 @@ class FakeEngine {
   const std::vector<std::unique_ptr<EngineRequest>>& requests() const { return requests_; }
 
  private:
+  struct Sampled {
+    Sequence* sequence;
+    int32_t token;
+  };
+  // The sequence's tokens with the one that the scheduler does not know yet.
+  std::vector<int32_t> tokens_of(const Sequence& sequence) const {
+    std::vector<int32_t> tokens = sequence.tokens;
+    for (const Sampled& one : under_way_) {
+      if (one.sequence == &sequence) tokens.push_back(one.token);
+    }
+    return tokens;
+  }
+
   int32_t& kv_at(const Sequence& sequence, int64_t position) {
     const std::span<const int32_t> table(tables_.row(sequence.table_row), static_cast<size_t>(sequence.blocks));
     const int64_t slot = slot_of(table, position, kBlockSize);
@@ -139,6 +159,8 @@ class FakeEngine {
   Scheduler scheduler_;
   std::vector<int32_t> kv_;
   std::vector<std::unique_ptr<EngineRequest>> requests_;
+  std::vector<Sampled> under_way_;
+  bool ahead_ = false;
 };
 
 TEST(Scheduler, BatchesDecodesAndChunksPrompts) {
@@ -261,7 +283,7 @@ TEST(Scheduler, AbortBeforeTheFirstScheduleAndInTheLastStep) {
   engine.step();
   engine.scheduler().schedule();  // its last step is under way
   engine.abort(last);
-  engine.scheduler().step_done();
+  engine.scheduler().step_submitted();
   EXPECT_TRUE(engine.scheduler().idle());
   EXPECT_EQ(engine.pool().free_blocks(), 16);
 }
@@ -278,6 +300,7 @@ TEST(Scheduler, RandomLoadsGiveTheTokensOfUnloadedRuns) {
     options.max_prompt_logprob_rows = pick(1, 40);
     const int32_t blocks = pick(16, 40);  // 16 blocks hold one sequence of 256 tokens
     FakeEngine engine(options, blocks);
+    if (pick(0, 1) == 1) engine.run_ahead();
     std::vector<bool> aborted;
     for (int i = 0; i < 25; ++i) {
       engine.submit(some_tokens(pick(1, 200), pick(0, 3)), pick(1, 56), pick(0, 5) == 0 ? 3 : 1, pick(-2, 2),

@@ -1,4 +1,4 @@
-"""Starts `quire serve` for the end-to-end tests and talks to it. Binary and model come from QUIRE_BINARY and QUIRE_TEST_MODEL."""
+"""Starts `quire serve` for the end-to-end tests and talks to it. Binary and model come from QUIRE_TEST_BINARY and QUIRE_TEST_MODEL."""
 
 import contextlib
 import http.client
@@ -23,12 +23,12 @@ def free_port():
 
 class Server:
     def __init__(self, *flags, port=None):
-        for name in ("QUIRE_BINARY", "QUIRE_TEST_MODEL"):
+        for name in ("QUIRE_TEST_BINARY", "QUIRE_TEST_MODEL"):
             if not os.environ.get(name):
                 raise unittest.SkipTest(f"{name} is not set")
         self.port = port or free_port()
         self.log = tempfile.NamedTemporaryFile("w+", prefix="quire-serve-", suffix=".log")
-        command = [os.environ["QUIRE_BINARY"], "serve", os.environ["QUIRE_TEST_MODEL"], "--served-model-name", "m"]
+        command = [os.environ["QUIRE_TEST_BINARY"], "serve", os.environ["QUIRE_TEST_MODEL"], "--served-model-name", "m"]
         command += ["--host", "127.0.0.1", "--port", str(self.port), *flags]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
 

@@ -10,6 +10,7 @@
 
 #include "attention/registry.h"
 #include "base/error.h"
+#include "model/cpu_device.h"
 #include "model/random_checkpoint.h"
 
 namespace quire {
@@ -134,7 +135,7 @@ class Session {
     ModelOptions options;
     options.dtype = ComputeDType::kF32;
     options.max_tokens = 64;
-    model_ = load_model(checkpoint, options, pool_);
+    model_ = load_model(checkpoint, options, make_cpu_model_device(checkpoint, options, pool_));
     AttentionGroup group = model_->attention_group();
     group.layout = layout;
     group.block_size = kBlockSize;
@@ -252,7 +253,8 @@ TEST(Llama, RefusesWhatItCannotRun) {
   ThreadPool pool(1);
   const auto message = [&](const Checkpoint& checkpoint) {
     try {
-      load_model(checkpoint, ModelOptions{ComputeDType::kF32, 16, {}}, pool);
+      const ModelOptions options{ComputeDType::kF32, 16, 16, {}};
+      load_model(checkpoint, options, make_cpu_model_device(checkpoint, options, pool));
     } catch (const Error& error) {
       return std::string(error.what());
     }

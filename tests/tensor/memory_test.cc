@@ -15,8 +15,8 @@ TEST(Workspace, AlignedAndReusable) {
   auto* a = workspace.take<char>(1);
   const size_t mark = workspace.mark();
   auto* b = workspace.take<double>(3);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % 64, 0U);
-  EXPECT_EQ(reinterpret_cast<char*>(b) - a, 64);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % Workspace::kAlignment, 0U);
+  EXPECT_EQ(reinterpret_cast<char*>(b) - a, int64_t{Workspace::kAlignment});
   workspace.release(mark);
   EXPECT_EQ(static_cast<void*>(workspace.take<char>(64)), static_cast<void*>(b));
 }

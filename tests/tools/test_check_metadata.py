@@ -5,6 +5,7 @@ import io
 import json
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 import unittest
@@ -41,6 +42,7 @@ CASES = {
     "filled in by a callee": ("Part x;", "void f(Part& p) { p.p = 1; } void w(Batch& b) { f(b.x); }", ["x"]),
     "read by a callee": ("Part x;", "int f(const Part& p) { return p.p; } int r(const Batch& b) { return f(b.x); }", []),
     "memory behind a pointer": ("int* x = nullptr;", "int r(const Batch& b) { b.x[0] = 1; return 0; }", []),
+    "a reference that is passed on": ("Part& x = *new Part;", "void f(Part& p) { p.p = 1; } int r(const Batch& b) { f(b.x); return 0; }", []),
     "a lambda reads for its function": ("int x = 0;", "int w(Batch& b) { b.x = 1; return [&] { return b.x; }(); }", ["x"]),
     "a template reads": ("int x = 0;", "template <class T> int r(const T& t) { return t.x + 1; } int s(const Batch& b) { return r(b); }", []),
     "a template reads a field of that name in another struct": (
@@ -59,7 +61,11 @@ CASES = {
 CALLED = re.compile(r"int ([rsw])\((?:const )?Batch& b\)")
 
 
-def run(folder: pathlib.Path, fields: str, body: str, *arguments: str, path: str = "src/use.cc") -> tuple[int, str, str]:
+NVCC = shutil.which("nvcc")
+
+
+def run(folder: pathlib.Path, fields: str, body: str, *arguments: str, path: str = "src/use.cc",
+        flags: str = "") -> tuple[int, str, str]:
     root = folder.resolve()
     source = root / path
     source.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +75,7 @@ def run(folder: pathlib.Path, fields: str, body: str, *arguments: str, path: str
     (root / "src" / "batch.h").write_text(header, encoding="utf-8")
     calls = "".join(f" (void){name}(b);" for name in CALLED.findall(body))
     source.write_text(f'#include "batch.h"\n{body}\nint main() {{ Batch b{{}}; (void)b;{calls} }}\n', encoding="utf-8")
-    command = f"c++ -std=c++20 -DNDEBUG -Wshadow=local -fno-such-flag -I{root}/src -o use.o -c {source}"
+    command = f"c++ -std=c++20 -DNDEBUG -Wshadow=local -fno-such-flag {flags} -I{root}/src -o use.o -c {source}"
     entry = {"directory": str(root), "file": str(source), "command": command}
     (root / "compile_commands.json").write_text(json.dumps([entry]), encoding="utf-8")
     out, err = io.StringIO(), io.StringIO()
@@ -103,6 +109,19 @@ class CheckMetadata(unittest.TestCase):
     def test_a_check_is_no_reader(self):
         code, _, _ = run(self.folder, "int x = 0;", "int r(const Batch& b) { return b.x; }", path="src/attention/check.cc")
         self.assertEqual(code, 1)
+
+    @unittest.skipIf(NVCC is None, "there is no nvcc, so no CUDA headers")
+    def test_a_kernel_reads(self):
+        assert NVCC is not None
+        flags = f"-isystem={pathlib.Path(NVCC).resolve().parents[1]}/include"
+        kernel = "__global__ __launch_bounds__(128) void kernel(Batch b, int* out) { out[threadIdx.x] += b.x; __syncthreads(); }\n"
+        launch = "void start(void (*kernel)(Batch, int*)) {}\nint w(Batch& b) { b.x = b.y = 1; start(kernel); return 0; }"
+        code, _, err = run(self.folder, "int x = 0, y = 0;", kernel + launch, path="src/use.cu", flags=flags)
+        self.assertEqual(code, 1, err)
+        self.assertIn("1 without a reader", err)
+        self.assertIn("Batch::y has no reader; written by w\n", err)
+        code, _, err = run(self.folder, "int x = 0;", kernel + "int w(Batch& b) { b.x = 1; return 0; }", path="src/use.cu", flags=flags)
+        self.assertIn("Batch::x has no reader", err)  # a kernel that nobody launches
 
     def test_a_struct_that_is_gone_is_an_error(self):
         code, _, err = run(self.folder, "int x = 0;", "int r(const Batch& b) { return b.x; }", "--struct", "Gone")

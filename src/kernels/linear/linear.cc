@@ -58,9 +58,9 @@ struct Segment {
   size_t offset;  // of the first panel
 };
 
-constexpr size_t kAlignmentSlack = 64;          // of one piece of workspace
-constexpr int64_t kGroupSideBytes = 4 + 4 + 8;  // scale, sum and offsets of a group of x
-constexpr int64_t kBlockBytes = 256 << 10;      // of x that a core's second cache holds beside the panels
+constexpr size_t kAlignmentSlack = Workspace::kAlignment;  // of one piece of workspace
+constexpr int64_t kGroupSideBytes = 4 + 4 + 8;             // scale, sum and offsets of a group of x
+constexpr int64_t kBlockBytes = 256 << 10;                 // of x that a core's second cache holds beside the panels
 constexpr int64_t kItemsPerWorker = 8;
 constexpr int64_t kShareRows = 32;  // below, a panel's codes would be unpacked twice for too few rows
 

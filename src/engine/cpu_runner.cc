@@ -1,36 +1,33 @@
-#include "engine/runner.h"
+#include "engine/cpu_runner.h"
 
 #include <algorithm>
 
-#include "engine/generation_state.h"
-
 namespace quire {
 
-size_t Runner::workspace_bytes(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
-                               const RunnerOptions& options) {
+size_t CpuRunner::workspace_bytes(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
+                                  const RunnerOptions& options) {
   return model.workspace_bytes() + backend.workspace_bytes(group, static_cast<int32_t>(options.max_num_seqs),
                                                            static_cast<int32_t>(options.max_num_batched_tokens));
 }
 
-size_t Runner::logits_bytes(const Model& model, const RunnerOptions& options) {
+size_t CpuRunner::logits_bytes(const Model& model, const RunnerOptions& options) {
   return static_cast<size_t>(options.max_logits_rows * model.config().vocab_size) * sizeof(float);
 }
 
-Runner::Runner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group, const KvCache& kv,
-               const BlockTables& tables, ThreadPool& pool, const RunnerOptions& options)
+CpuRunner::CpuRunner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
+                     const KvCache& kv, const BlockTables& tables, ThreadPool& pool, const RunnerOptions& options)
     : model_(model),
       backend_(backend),
       kv_(kv),
       tables_(tables),
       pool_(pool),
-      vocab_size_(model.config().vocab_size),
       block_size_(group.block_size),
       plan_(backend.make_plan(group, static_cast<int32_t>(options.max_num_seqs),
                               static_cast<int32_t>(options.max_num_batched_tokens))),
       workspace_(workspace_bytes(model, backend, group, options)),
       logits_memory_(logits_bytes(model, options)),
       logits_(logits_memory_.take<float>(static_cast<size_t>(options.max_logits_rows * model.config().vocab_size))),
-      scratch_(static_cast<size_t>(pool.workers())) {
+      sampler_(model.config().vocab_size, pool) {
   const auto tokens = static_cast<size_t>(options.max_num_batched_tokens),
              seqs = static_cast<size_t>(options.max_num_seqs);
   const auto rows = static_cast<size_t>(options.max_logits_rows);
@@ -45,10 +42,9 @@ Runner::Runner(const Model& model, const AttentionBackend& backend, const Attent
   sampled_.reserve(seqs);
 }
 
-void Runner::stage_phase(const std::vector<ScheduledSequence>& step, Phase phase, PhaseRange& range) {
+void CpuRunner::stage_phase(const std::vector<ScheduledSequence>& step, Phase phase, PhaseRange& range) {
   range.first_request = static_cast<int32_t>(kv_lens_.size());
   range.first_token = static_cast<int32_t>(token_ids_.size());
-  constexpr int64_t kDecodeThreshold = 1;
   for (const ScheduledSequence& scheduled : step) {
     if (phase_of(scheduled.start, scheduled.query_len, kDecodeThreshold) != phase) continue;
     Sequence& sequence = *scheduled.sequence;
@@ -81,7 +77,7 @@ void Runner::stage_phase(const std::vector<ScheduledSequence>& step, Phase phase
   range.tokens = static_cast<int32_t>(token_ids_.size()) - range.first_token;
 }
 
-StepInput Runner::stage(const std::vector<ScheduledSequence>& step) {
+StepInput CpuRunner::stage(const std::vector<ScheduledSequence>& step) {
   for (auto* buffer : {&token_ids_, &positions_, &query_offsets_, &kv_lens_, &table_rows_, &logits_rows_})
     buffer->clear();
   slots_.clear();
@@ -104,36 +100,18 @@ StepInput Runner::stage(const std::vector<ScheduledSequence>& step) {
   return input;
 }
 
-void Runner::sample_row(int64_t row, SamplerScratch& scratch) {
-  const LogitsRow& wanted = rows_[static_cast<size_t>(row)];
-  const Sequence& sequence = *wanted.sequence;
-  const EngineRequest& request = *sequence.request;
-  const SamplingParams& params = request.input.params;
-  const std::span<float> logits(logits_ + row * vocab_size_, static_cast<size_t>(vocab_size_));
-  if (wanted.prompt_position >= 0) {
-    const auto position = static_cast<size_t>(wanted.prompt_position);
-    request.client->prompt_logprobs_to_fill()[position] =
-        token_logprobs(logits, sequence.tokens[position], *params.prompt_logprobs, scratch);
-    return;
-  }
-  const SampleInput input{&params,          sequence.prompt(), sequence.output(),
-                          request.stop_ids, request.seed,      static_cast<uint32_t>(sequence.choice)};
-  sampled_[static_cast<size_t>(wanted.result)].result = sample(logits, input, scratch);
-}
-
-void Runner::sample_rows() {
-  pool_.parallel_for(static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end, int worker) {
-    for (int64_t row = begin; row < end; ++row) sample_row(row, scratch_[static_cast<size_t>(worker)]);
-  });
-}
-
-std::vector<Runner::Sampled>& Runner::run(const std::vector<ScheduledSequence>& step) {
+void CpuRunner::submit(const std::vector<ScheduledSequence>& step) {
   const WorkspaceScope scope(workspace_);
   const StepInput input = stage(step);
   backend_.plan(input.attention, *plan_);
   model_.forward(input, backend_, *plan_, kv_.layers(), logits_, workspace_, pool_);
-  sample_rows();
-  return sampled_;
+  sampler_.sample(rows_, logits_, sampled_);
+}
+
+void CpuRunner::forget(const Sequence& sequence) {
+  for (Sampled& one : sampled_) {
+    if (one.sequence == &sequence) one.sequence = nullptr;
+  }
 }
 
 }  // namespace quire

@@ -1,0 +1,79 @@
+#include "gpu/device.h"
+
+#include <fmt/format.h>
+
+#include "gpu/memory.h"
+#include "gpu/probe.h"
+#include "gpu/runtime.h"
+
+namespace quire::gpu {
+
+std::string why_no_device() {
+  int count = 0;
+  if (const Status status = QUIRE_RUNTIME(GetDeviceCount)(&count); status != kSuccess) {
+    (void)QUIRE_RUNTIME(GetLastError)();
+    int driver = 0;
+    const bool installed = QUIRE_RUNTIME(DriverGetVersion)(&driver) == kSuccess && driver > 0;
+    return installed ? status_text(status) : "there is no driver for GPUs";
+  }
+  if (count == 0) return "there is no card";
+  NativeDeviceProperties properties{};
+  check(QUIRE_RUNTIME(GetDeviceProperties)(&properties, 0), "device properties");
+  if (!has_code_for_device()) {
+    return fmt::format("this program has no code for {}, compute capability {}.{}", properties.name, properties.major,
+                       properties.minor);
+  }
+  return "";
+}
+
+void use_device_here() { check(QUIRE_RUNTIME(SetDevice)(0), "choice of the device"); }
+
+DeviceInfo use_device() {
+  if (const std::string reason = why_no_device(); !reason.empty()) {
+    throw Error(ErrorKind::kUnavailable, "--device cuda: no GPU can be used: " + reason, "device");
+  }
+  use_device_here();
+  NativeDeviceProperties properties{};
+  check(QUIRE_RUNTIME(GetDeviceProperties)(&properties, 0), "device properties");
+  DeviceInfo info;
+  info.name = properties.name;
+  info.major = properties.major;
+  info.minor = properties.minor;
+  info.multiprocessors = properties.multiProcessorCount;
+  info.l2_bytes = static_cast<size_t>(properties.l2CacheSize);
+  info.total_bytes = properties.totalGlobalMem;
+  return info;
+}
+
+size_t free_device_bytes() {
+  size_t free = 0, total = 0;
+  check(QUIRE_RUNTIME(MemGetInfo)(&free, &total), "free memory");
+  return free;
+}
+
+DeviceMemory::DeviceMemory(size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  if (QUIRE_RUNTIME(Malloc)(&data_, bytes) != kSuccess) {
+    (void)QUIRE_RUNTIME(GetLastError)();
+    throw Error(ErrorKind::kResourceExhausted,
+                fmt::format("{} bytes of GPU memory are wanted, {} are free", bytes, free_device_bytes()));
+  }
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (data_ != nullptr) (void)QUIRE_RUNTIME(Free)(data_);
+}
+
+PinnedMemory::PinnedMemory(size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  if (allocate_pinned(&data_, bytes) != kSuccess) {
+    (void)QUIRE_RUNTIME(GetLastError)();
+    throw Error(ErrorKind::kResourceExhausted, fmt::format("{} bytes of pinned memory can't be had", bytes));
+  }
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (data_ != nullptr) (void)free_pinned(data_);
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,16 @@
+#include "base/error.h"
+#include "gpu/device.h"
+
+namespace quire::gpu {
+
+std::string why_no_device() { return "this program was built without CUDA"; }
+
+DeviceInfo use_device() {
+  throw Error(ErrorKind::kUnavailable, "--device cuda: no GPU can be used: " + why_no_device(), "device");
+}
+
+void use_device_here() {}
+
+size_t free_device_bytes() { return 0; }
+
+}  // namespace quire::gpu

@@ -1,0 +1,96 @@
+#pragma once
+// Random steps over every feature of attention on the GPU.
+#include <random>
+#include <string>
+#include <vector>
+
+#include "attention/attention_case.h"
+
+namespace quire::testing {
+
+struct RandomCase {
+  Shape shape;
+  std::vector<RequestData> requests;
+  int32_t decode_threshold = 1;
+};
+
+template <class T, size_t kN>
+T pick(std::mt19937& random, const T (&values)[kN]) {
+  return values[random() % kN];
+}
+
+inline std::vector<Lengths> random_lengths(std::mt19937& random) {
+  const auto upto = [&](int32_t n) { return static_cast<int32_t>(random() % static_cast<uint32_t>(n + 1)); };
+  const int32_t longest = random() % 8 == 0 ? 1500 : 300;
+  std::vector<Lengths> lengths;
+  for (int32_t i = upto(5); i > 0; --i) lengths.push_back({1 + upto(longest), 1});
+  for (int32_t i = upto(2); i > 0; --i) lengths.push_back({1 + upto(200), 2 + upto(70)});
+  for (int32_t i = upto(2); i > 0; --i) lengths.push_back({0, 1 + upto(150)});
+  if (lengths.empty()) lengths.push_back({upto(20), 1});
+  std::shuffle(lengths.begin(), lengths.end(), random);
+  return lengths;
+}
+
+inline RandomCase random_case(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto chance = [&](uint32_t percent) { return random() % 100 < percent; };
+  constexpr int32_t kHeads[][2] = {{1, 1}, {2, 1}, {3, 1},  {4, 1},  {5, 1}, {6, 2},  {7, 1},
+                                   {8, 1}, {9, 3}, {14, 2}, {12, 1}, {2, 2}, {16, 1}, {20, 1}};
+  constexpr int32_t kHeadDims[] = {8, 16, 24, 40, 64, 72, 80, 96, 112, 128, 192, 256, 512};
+  constexpr int32_t kFastHeadDims[] = {64, 128};
+  constexpr int32_t kWindows[] = {1, 2, 15, 16, 20, 63, 64, 65, 100, 127, 128, 129, 250, 1000};
+  constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kI8};
+  constexpr DType kFastTypes[] = {DType::kF16, DType::kBF16};
+  const auto& heads = kHeads[random() % std::size(kHeads)];
+  const bool fast = chance(60);  // a shape that the kernels for the common case take
+  Shape shape(make_group(heads[0], heads[1], fast ? pick(random, kFastHeadDims) : pick(random, kHeadDims),
+                         fast ? pick(random, kFastTypes) : pick(random, kTypes),
+                         chance(50) ? KvLayout::kShuffle : KvLayout::kPlain,
+                         16 * (1 + static_cast<int32_t>(random() % 3))));
+  AttentionGroup& group = shape.group;
+  if (!fast && group.layout == KvLayout::kPlain && chance(25)) group.v_head_dim = pick(random, kHeadDims);
+  if (chance(30)) group.scale = 0.05f;
+  if (chance(40)) group.window = pick(random, kWindows);
+  if (chance(25)) group.soft_cap = chance(50) ? 2.0f : 30.0f;
+  const auto fill = [&](size_t n, float low, float high) {
+    std::vector<float> values(n);
+    for (float& x : values) x = std::uniform_real_distribution<float>(low, high)(random);
+    return values;
+  };
+  const auto n = static_cast<size_t>(group.heads), m = static_cast<size_t>(group.kv_heads);
+  if (chance(25)) shape.slopes = fill(n, 0.0f, 0.5f);
+  if (chance(25)) shape.sinks = fill(n, -2.0f, 6.0f);
+  if (group.kv_dtype == DType::kI8) {
+    group.kv_scaling = KvScaling::kTokenHead;
+  } else if (group.kv_dtype == DType::kF8E4M3 || group.kv_dtype == DType::kF8E5M2) {
+    constexpr KvScaling kScalings[] = {KvScaling::kTensor, KvScaling::kHead, KvScaling::kTokenHead};
+    group.kv_scaling = pick(random, kScalings);
+    if (group.kv_scaling != KvScaling::kTokenHead) {
+      const size_t scales = group.kv_scaling == KvScaling::kTensor ? 1 : m;
+      shape.k_scales = fill(scales, 0.01f, 2.0f);
+      shape.v_scales = fill(scales, 0.01f, 2.0f);
+    }
+  }
+  if (fast) {
+    shape.io = group.kv_dtype;
+  } else if (chance(40)) {
+    shape.io = chance(50) ? DType::kF16 : DType::kBF16;
+  }
+  return {shape, make_requests(shape, random_lengths(random), static_cast<uint32_t>(random())), chance(30) ? 4 : 1};
+}
+
+inline std::string describe(const RandomCase& c) {
+  const AttentionGroup& g = c.shape.group;
+  std::string text = "heads " + std::to_string(g.heads) + "/" + std::to_string(g.kv_heads) + ", head sizes " +
+                     std::to_string(g.head_dim) + "/" + std::to_string(g.v_head_dim) + ", KV " +
+                     std::string(dtype_name(g.kv_dtype)) + (g.layout == KvLayout::kShuffle ? " shuffle" : " plain") +
+                     ", block " + std::to_string(g.block_size) + ", window " + std::to_string(g.window) + ", cap " +
+                     std::to_string(g.soft_cap) + (c.shape.slopes.empty() ? "" : ", slopes") +
+                     (c.shape.sinks.empty() ? "" : ", sinks") + ", io " + std::string(dtype_name(c.shape.io)) +
+                     ", threshold " + std::to_string(c.decode_threshold) + ", requests";
+  for (const RequestData& r : c.requests)
+    text += " " + std::to_string(r.lengths.context) + "+" + std::to_string(r.lengths.query);
+  return text;
+}
+
+}  // namespace quire::testing
