@@ -2,6 +2,7 @@
 
 #include "attention/attention_case.h"
 #include "attention/phased.h"
+#include "share.h"
 
 namespace quire {
 namespace {
@@ -100,7 +101,7 @@ void check_cases(uint32_t first, uint32_t end) {
              gather = make_phased_backend(ExtendStrategy::kGather);
   ThreadPool one(1), three(3);
   double worst = 0.0;
-  for (uint32_t i = first; i < end; ++i) {
+  for (uint32_t i = first; i < end; i += static_cast<uint32_t>(testing::case_stride())) {
     const RandomCase c = random_case(i);
     SCOPED_TRACE("case " + std::to_string(i) + ": " + describe(c));
     const Step step(c.shape, c.requests, i, c.decode_threshold);

@@ -17,6 +17,7 @@
 #include "kernels/simd/exp.h"
 #include "kernels/simd/scalar.h"
 #include "kernels/simd/tanh.h"
+#include "share.h"
 
 namespace quire {
 namespace {
@@ -82,11 +83,12 @@ void fill_plane(DType dtype, std::vector<std::byte>& plane, std::mt19937& random
 TEST(AttentionKernels, InstructionSetsGiveTheSameBits) {
   std::mt19937 random(8);
   std::normal_distribution<float> normal;
-  uint32_t n = 0;
+  uint32_t n = 0, tried = 0;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kI8}) {
     for (const KvLayout layout : {KvLayout::kPlain, KvLayout::kShuffle}) {
       for (const int32_t head_dim : {8, 64, 72, 128}) {
         for (const int32_t share : {1, 3, 7}) {
+          if (++tried % static_cast<uint32_t>(testing::case_stride()) != 0) continue;
           constexpr int32_t kBlocks = 24, kHeads = 2;
           PagedKv kv;
           kv.dtype = dtype;
@@ -164,7 +166,7 @@ TEST(AttentionKernels, InstructionSetsGiveTheSameBits) {
 
 TEST(AttentionKernels, TanhIsWithinItsError) {
   double worst = 0.0;
-  for (double x = -12.0; x <= 12.0; x += 3.1e-5) {
+  for (double x = -12.0; x <= 12.0; x += 3.1e-5 * testing::case_stride()) {
     const auto at = static_cast<float>(x);
     const double exact = std::tanh(static_cast<double>(at));
     if (exact == 0.0) continue;
@@ -181,7 +183,7 @@ TEST(AttentionKernels, TanhIsWithinItsError) {
 // As exp.h states.
 TEST(AttentionKernels, ExpIsWithinItsError) {
   double worst = 0.0;
-  for (double x = -70.0; x <= 0.0; x += 1.7e-4) {
+  for (double x = -70.0; x <= 0.0; x += 1.7e-4 * testing::case_stride()) {
     float lanes[16];
     ScalarIsa::store(lanes, simd_exp<ScalarIsa>(ScalarIsa::set1(static_cast<float>(x))));
     const double exact = std::exp(static_cast<double>(static_cast<float>(x)));
@@ -205,7 +207,7 @@ TEST(AttentionKernels, FallingExpIsWithinItsError) {
     return lanes[0].v[3];
   };
   double near = 0.0, far = 0.0;
-  for (double x = -86.8; x <= 0.0; x += 1.7e-4) {
+  for (double x = -86.8; x <= 0.0; x += 1.7e-4 * testing::case_stride()) {
     const auto at = static_cast<float>(x);
     const double exact = std::exp(static_cast<double>(at)), error = std::abs(exp_of(at) - exact) / exact;
     double& worst = at < -30.0f ? far : near;
