@@ -156,8 +156,8 @@ Engine::Impl::Impl(EngineConfig c, bool fit_context, EngineParts p)
   make_scheduler();
   runner = parts.device->make_runner(*parts.model, *backend, group, *kv, *tables, runner_options());
   make_metrics();
-  loop = std::make_unique<EngineLoop>(EngineLoop::Options{config.max_model_len, config.log_stats}, *scheduler, *runner,
-                                      *pool, *queue, *metrics);
+  loop = std::make_unique<EngineLoop>(EngineLoop::Options{config.max_model_len, config.log_stats, parts.device->name()},
+                                      *scheduler, *runner, *pool, *queue, *metrics);
   thread = std::thread([this] {
     try {
       parts.device->use_here();

@@ -49,7 +49,7 @@ EngineLoop::EngineLoop(const Options& options, Scheduler& scheduler, Runner& run
       pool_(pool),
       queue_(queue),
       metrics_(metrics.impl()),
-      stats_line_(EngineClock::now()) {
+      stats_line_(options.device, EngineClock::now()) {
   metrics_.total_blocks = pool.blocks();
   metrics_.free_blocks = pool.free_blocks();
 }

@@ -21,6 +21,7 @@ class EngineLoop {
   struct Options {
     int64_t max_model_len = 0;
     bool log_stats = true;
+    std::string_view device = "CPU";  // for the log; of static storage
   };
   EngineLoop(const Options& options, Scheduler& scheduler, Runner& runner, BlockPool& pool, EngineQueue& queue,
              EngineMetrics& metrics);

@@ -30,9 +30,9 @@ std::optional<std::string> StatsLine::take(const EngineMetrics::Snapshot& total,
   return fmt::format(
       "Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s, Running: {} "
       "reqs, "
-      "Waiting: {} reqs, CPU KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
+      "Waiting: {} reqs, {} KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
       static_cast<double>(prompt) / seconds, static_cast<double>(generated) / seconds, total.running, total.waiting,
-      percent(total.total_blocks - total.free_blocks, total.total_blocks),
+      device_, percent(total.total_blocks - total.free_blocks, total.total_blocks),
       percent(total.prefix_cache_hits, total.prefix_cache_queries));
 }
 

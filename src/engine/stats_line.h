@@ -2,6 +2,7 @@
 // The line that says every 10 s what the engine did, in vLLM's words. Nothing is said of a time without tokens.
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/sequence.h"
 #include "engine/stats.h"
@@ -10,7 +11,8 @@ namespace quire {
 
 class StatsLine {
  public:
-  explicit StatsLine(EngineClock::time_point now) : since_(now) {}
+  // device: whose cache it is, "CPU" or "GPU"; of static storage.
+  StatsLine(std::string_view device, EngineClock::time_point now) : device_(device), since_(now) {}
 
   // The line, if it is due: 10 s after the last one, and something was computed since.
   std::optional<std::string> take(const EngineMetrics::Snapshot& total, EngineClock::time_point now);
@@ -23,6 +25,7 @@ class StatsLine {
   bool news(const EngineMetrics::Snapshot& total) const {
     return total.prompt_tokens != prompt_tokens_ || total.generation_tokens != generation_tokens_;
   }
+  std::string_view device_;
   EngineClock::time_point since_;
   int64_t prompt_tokens_ = 0, generation_tokens_ = 0;
 };

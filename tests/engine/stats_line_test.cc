@@ -26,7 +26,7 @@ class StatsLineTest : public testing::Test {
 };
 
 TEST_F(StatsLineTest, MeasuresFromTheLastLine) {
-  StatsLine line(at(0));
+  StatsLine line("CPU", at(0));
   EXPECT_EQ(line.take(totals(100, 10), at(9)), std::nullopt) << "not yet";
   EXPECT_EQ(
       *line.take(totals(200, 20), at(10)),
@@ -38,7 +38,7 @@ TEST_F(StatsLineTest, MeasuresFromTheLastLine) {
 }
 
 TEST_F(StatsLineTest, LeavesOutTheTimeThatTheEngineSlept) {
-  StatsLine line(at(0));
+  StatsLine line("CPU", at(0));
   line.restart(at(100));  // the first request
   EXPECT_EQ(line.take(totals(50, 0), at(101)), std::nullopt);
   EXPECT_TRUE(says(line.take(totals(50, 100), at(110)),
@@ -46,7 +46,7 @@ TEST_F(StatsLineTest, LeavesOutTheTimeThatTheEngineSlept) {
 }
 
 TEST_F(StatsLineTest, SaysNothingWithoutTokensAndIsThenNeverDue) {
-  StatsLine line(at(0));
+  StatsLine line("CPU", at(0));
   EXPECT_EQ(line.due(totals(0, 0)), std::nullopt);
   EXPECT_EQ(line.take(totals(0, 0), at(50)), std::nullopt);
   EXPECT_EQ(line.due(totals(1, 0)), at(60)) << "tokens that no line has told of";
