@@ -51,29 +51,23 @@ size_t free_device_bytes() {
   return free;
 }
 
-DeviceMemory::DeviceMemory(size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  if (QUIRE_RUNTIME(Malloc)(&data_, bytes) != kSuccess) {
-    (void)QUIRE_RUNTIME(GetLastError)();
-    throw Error(ErrorKind::kResourceExhausted,
-                fmt::format("{} bytes of GPU memory are wanted, {} are free", bytes, free_device_bytes()));
-  }
+void* OfDevice::allocate(size_t bytes) {
+  void* data = nullptr;
+  if (QUIRE_RUNTIME(Malloc)(&data, bytes) == kSuccess) return data;
+  (void)QUIRE_RUNTIME(GetLastError)();
+  throw Error(ErrorKind::kResourceExhausted,
+              fmt::format("{} bytes of GPU memory are wanted, {} are free", bytes, free_device_bytes()));
 }
 
-DeviceMemory::~DeviceMemory() {
-  if (data_ != nullptr) (void)QUIRE_RUNTIME(Free)(data_);
+void OfDevice::release(void* data) { (void)QUIRE_RUNTIME(Free)(data); }
+
+void* OfPinnedHost::allocate(size_t bytes) {
+  void* data = nullptr;
+  if (allocate_pinned(&data, bytes) == kSuccess) return data;
+  (void)QUIRE_RUNTIME(GetLastError)();
+  throw Error(ErrorKind::kResourceExhausted, fmt::format("{} bytes of pinned memory can't be had", bytes));
 }
 
-PinnedMemory::PinnedMemory(size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  if (allocate_pinned(&data_, bytes) != kSuccess) {
-    (void)QUIRE_RUNTIME(GetLastError)();
-    throw Error(ErrorKind::kResourceExhausted, fmt::format("{} bytes of pinned memory can't be had", bytes));
-  }
-}
-
-PinnedMemory::~PinnedMemory() {
-  if (data_ != nullptr) (void)free_pinned(data_);
-}
+void OfPinnedHost::release(void* data) { (void)free_pinned(data); }
 
 }  // namespace quire::gpu

@@ -5,15 +5,27 @@
 
 namespace quire::gpu {
 
-class DeviceMemory {
+struct OfDevice {
+  static void* allocate(size_t bytes);
+  static void release(void* data);
+};
+struct OfPinnedHost {
+  static void* allocate(size_t bytes);
+  static void release(void* data);
+};
+
+template <class Kind>
+class OwnedMemory {
  public:
-  DeviceMemory() = default;
-  // Throws Error(kResourceExhausted) with the bytes asked for and free.
-  explicit DeviceMemory(size_t bytes);
-  ~DeviceMemory();
-  DeviceMemory(DeviceMemory&& other) noexcept
+  OwnedMemory() = default;
+  // Throws Error(kResourceExhausted) with the bytes asked for and, of the device, free.
+  explicit OwnedMemory(size_t bytes) : data_(bytes == 0 ? nullptr : Kind::allocate(bytes)), bytes_(bytes) {}
+  ~OwnedMemory() {
+    if (data_ != nullptr) Kind::release(data_);
+  }
+  OwnedMemory(OwnedMemory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+  OwnedMemory& operator=(OwnedMemory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     return *this;
@@ -26,24 +38,7 @@ class DeviceMemory {
   size_t bytes_ = 0;
 };
 
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
-  explicit PinnedMemory(size_t bytes);
-  ~PinnedMemory();
-  PinnedMemory(PinnedMemory&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  void* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
-};
+using DeviceMemory = OwnedMemory<OfDevice>;
+using PinnedMemory = OwnedMemory<OfPinnedHost>;
 
 }  // namespace quire::gpu

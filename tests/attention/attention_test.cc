@@ -2,14 +2,20 @@
 
 #include "attention/attention_case.h"
 #include "attention/phased.h"
+#include "attention/random_features.h"
 #include "share.h"
 
 namespace quire {
 namespace {
 
+using testing::add_random_features;
+using testing::chance;
 using testing::Lengths;
 using testing::make_group;
 using testing::make_requests;
+using testing::pick;
+using testing::random_floats;
+using testing::RandomCase;
 using testing::RequestData;
 using testing::same_bits;
 using testing::Shape;
@@ -29,21 +35,8 @@ std::vector<Lengths> random_lengths(std::mt19937& random) {
   return lengths;
 }
 
-// What one random case is about.
-struct RandomCase {
-  Shape shape;
-  std::vector<RequestData> requests;
-  int32_t decode_threshold = 1;
-};
-
-template <class T, size_t kN>
-T pick(std::mt19937& random, const T (&values)[kN]) {
-  return values[random() % kN];
-}
-
 RandomCase random_case(uint32_t seed) {
   std::mt19937 random(seed);
-  const auto chance = [&](uint32_t percent) { return random() % 100 < percent; };
   constexpr int32_t kHeads[][2] = {{1, 1}, {2, 1}, {3, 1}, {4, 1},  {5, 1}, {6, 2},
                                    {7, 1}, {8, 1}, {9, 3}, {14, 2}, {2, 2}, {12, 1}};
   constexpr int32_t kHeadDims[] = {8, 16, 24, 40, 64, 64, 72, 80, 96, 112, 128, 192, 256};
@@ -52,31 +45,21 @@ RandomCase random_case(uint32_t seed) {
                               DType::kF8E4M3, DType::kF8E5M2, DType::kI8};
   const auto& heads = kHeads[random() % std::size(kHeads)];
   Shape shape(make_group(heads[0], heads[1], pick(random, kHeadDims), pick(random, kTypes),
-                         chance(50) ? KvLayout::kShuffle : KvLayout::kPlain,
+                         chance(random, 50) ? KvLayout::kShuffle : KvLayout::kPlain,
                          16 * (1 + static_cast<int32_t>(random() % 3))));
   AttentionGroup& group = shape.group;
-  if (group.layout == KvLayout::kPlain && chance(25)) group.v_head_dim = pick(random, kHeadDims);
-  if (chance(30)) group.scale = 0.05f;
-  if (chance(40)) group.window = pick(random, kWindows);
-  if (chance(25)) group.soft_cap = chance(50) ? 2.0f : 30.0f;
-  const auto fill = [&](size_t n, float low, float high) {
-    std::vector<float> values(n);
-    for (float& x : values) x = std::uniform_real_distribution<float>(low, high)(random);
-    return values;
-  };
-  const auto n = static_cast<size_t>(group.heads), m = static_cast<size_t>(group.kv_heads);
-  if (chance(25)) shape.slopes = fill(n, 0.0f, 0.5f);
-  if (chance(25)) shape.sinks = fill(n, -2.0f, 6.0f);
+  if (group.layout == KvLayout::kPlain && chance(random, 25)) group.v_head_dim = pick(random, kHeadDims);
+  add_random_features(random, kWindows, shape);
   if (group.kv_dtype == DType::kI8) {
     group.kv_scaling = KvScaling::kTokenHead;
   } else if (group.kv_dtype == DType::kF8E4M3 || group.kv_dtype == DType::kF8E5M2) {
-    group.kv_scaling = chance(50) ? KvScaling::kTensor : KvScaling::kHead;
-    const size_t scales = group.kv_scaling == KvScaling::kTensor ? 1 : m;
-    shape.k_scales = fill(scales, 0.01f, 2.0f);
-    shape.v_scales = fill(scales, 0.01f, 2.0f);
+    group.kv_scaling = chance(random, 50) ? KvScaling::kTensor : KvScaling::kHead;
+    const size_t scales = group.kv_scaling == KvScaling::kTensor ? 1 : static_cast<size_t>(group.kv_heads);
+    shape.k_scales = random_floats(random, scales, 0.01f, 2.0f);
+    shape.v_scales = random_floats(random, scales, 0.01f, 2.0f);
   }
-  if (chance(40)) shape.io = chance(50) ? DType::kF16 : DType::kBF16;
-  RandomCase result{shape, make_requests(shape, random_lengths(random), random()), chance(30) ? 4 : 1};
+  if (chance(random, 40)) shape.io = chance(random, 50) ? DType::kF16 : DType::kBF16;
+  RandomCase result{shape, make_requests(shape, random_lengths(random), random()), chance(random, 30) ? 4 : 1};
   return result;
 }
 

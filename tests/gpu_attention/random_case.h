@@ -4,20 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "attention/attention_case.h"
+#include "attention/random_features.h"
 
 namespace quire::testing {
-
-struct RandomCase {
-  Shape shape;
-  std::vector<RequestData> requests;
-  int32_t decode_threshold = 1;
-};
-
-template <class T, size_t kN>
-T pick(std::mt19937& random, const T (&values)[kN]) {
-  return values[random() % kN];
-}
 
 inline std::vector<Lengths> random_lengths(std::mt19937& random) {
   const auto upto = [&](int32_t n) { return static_cast<int32_t>(random() % static_cast<uint32_t>(n + 1)); };
@@ -33,7 +22,6 @@ inline std::vector<Lengths> random_lengths(std::mt19937& random) {
 
 inline RandomCase random_case(uint32_t seed) {
   std::mt19937 random(seed);
-  const auto chance = [&](uint32_t percent) { return random() % 100 < percent; };
   constexpr int32_t kHeads[][2] = {{1, 1}, {2, 1}, {3, 1},  {4, 1},  {5, 1}, {6, 2},  {7, 1},
                                    {8, 1}, {9, 3}, {14, 2}, {12, 1}, {2, 2}, {16, 1}, {20, 1}};
   constexpr int32_t kHeadDims[] = {8, 16, 24, 40, 64, 72, 80, 96, 112, 128, 192, 256, 512};
@@ -42,41 +30,32 @@ inline RandomCase random_case(uint32_t seed) {
   constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kI8};
   constexpr DType kFastTypes[] = {DType::kF16, DType::kBF16};
   const auto& heads = kHeads[random() % std::size(kHeads)];
-  const bool fast = chance(60);  // a shape that the kernels for the common case take
+  const bool fast = chance(random, 60);  // a shape that the kernels for the common case take
   Shape shape(make_group(heads[0], heads[1], fast ? pick(random, kFastHeadDims) : pick(random, kHeadDims),
                          fast ? pick(random, kFastTypes) : pick(random, kTypes),
-                         chance(50) ? KvLayout::kShuffle : KvLayout::kPlain,
+                         chance(random, 50) ? KvLayout::kShuffle : KvLayout::kPlain,
                          16 * (1 + static_cast<int32_t>(random() % 3))));
   AttentionGroup& group = shape.group;
-  if (!fast && group.layout == KvLayout::kPlain && chance(25)) group.v_head_dim = pick(random, kHeadDims);
-  if (chance(30)) group.scale = 0.05f;
-  if (chance(40)) group.window = pick(random, kWindows);
-  if (chance(25)) group.soft_cap = chance(50) ? 2.0f : 30.0f;
-  const auto fill = [&](size_t n, float low, float high) {
-    std::vector<float> values(n);
-    for (float& x : values) x = std::uniform_real_distribution<float>(low, high)(random);
-    return values;
-  };
-  const auto n = static_cast<size_t>(group.heads), m = static_cast<size_t>(group.kv_heads);
-  if (chance(25)) shape.slopes = fill(n, 0.0f, 0.5f);
-  if (chance(25)) shape.sinks = fill(n, -2.0f, 6.0f);
+  if (!fast && group.layout == KvLayout::kPlain && chance(random, 25)) group.v_head_dim = pick(random, kHeadDims);
+  add_random_features(random, kWindows, shape);
   if (group.kv_dtype == DType::kI8) {
     group.kv_scaling = KvScaling::kTokenHead;
   } else if (group.kv_dtype == DType::kF8E4M3 || group.kv_dtype == DType::kF8E5M2) {
     constexpr KvScaling kScalings[] = {KvScaling::kTensor, KvScaling::kHead, KvScaling::kTokenHead};
     group.kv_scaling = pick(random, kScalings);
     if (group.kv_scaling != KvScaling::kTokenHead) {
-      const size_t scales = group.kv_scaling == KvScaling::kTensor ? 1 : m;
-      shape.k_scales = fill(scales, 0.01f, 2.0f);
-      shape.v_scales = fill(scales, 0.01f, 2.0f);
+      const size_t scales = group.kv_scaling == KvScaling::kTensor ? 1 : static_cast<size_t>(group.kv_heads);
+      shape.k_scales = random_floats(random, scales, 0.01f, 2.0f);
+      shape.v_scales = random_floats(random, scales, 0.01f, 2.0f);
     }
   }
   if (fast) {
     shape.io = group.kv_dtype;
-  } else if (chance(40)) {
-    shape.io = chance(50) ? DType::kF16 : DType::kBF16;
+  } else if (chance(random, 40)) {
+    shape.io = chance(random, 50) ? DType::kF16 : DType::kBF16;
   }
-  return {shape, make_requests(shape, random_lengths(random), static_cast<uint32_t>(random())), chance(30) ? 4 : 1};
+  return {shape, make_requests(shape, random_lengths(random), static_cast<uint32_t>(random())),
+          chance(random, 30) ? 4 : 1};
 }
 
 inline std::string describe(const RandomCase& c) {
