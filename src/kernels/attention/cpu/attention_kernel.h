@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/cpu/kv_ahead.h"
 #include "kernels/attention/cpu/kv_page.h"
 #include "kernels/attention/cpu/merge_kernel.h"
 #include "kernels/attention/cpu/products.h"
@@ -28,6 +29,7 @@ class AttentionKernel {
   using Use = AttentionTask::Use;
   static constexpr float kMinusInfinity = Merge::kMinusInfinity;
   static constexpr int kTogether = Pieces::kAccumulators >= 24 ? 8 : 1;  // vectors of exponentials in step
+  static constexpr int64_t kStatesAhead = 6;                             // the same of rows of q and out
   static constexpr int64_t kAhead = 32;  // keys between what is read and what is fetched from memory meanwhile
 
   // Keys and values of one partition; scales null unless the cache has them.
@@ -141,10 +143,22 @@ class AttentionKernel {
     }
   };
 
+  // Rows of heads lie apart, so the processor does not guess where the next one is.
+  template <class Rows>
+  static void prefetch_state(const Job& job, const Rows& rows, int64_t state, int64_t head_dim) {
+    if (state >= job.states) return;
+    const int64_t element = block_bytes(rows.dtype);
+    const auto* first =
+        static_cast<const std::byte*>(rows.data) +
+        ((job.task.first_row + state / job.share) * rows.row_stride + job.head(state) * rows.head_stride) * element;
+    for (int64_t at = 0; at < head_dim * element; at += 64) Isa::prefetch(first + at);
+  }
+
   static void scale_queries(const Job& job, float* q) {
     const ConstHeadRows& rows = job.args.q;
     const int64_t head_dim = job.args.kv.head_dim;
     for (int64_t i = 0; i < job.states; ++i, q += head_dim) {
+      prefetch_state(job, rows, i + kStatesAhead, head_dim);
       const int64_t at = (job.task.first_row + i / job.share) * rows.row_stride + job.head(i) * rows.head_stride;
       if (rows.dtype == DType::kF32) {
         const float* from = static_cast<const float*>(rows.data) + at;
@@ -271,18 +285,26 @@ class AttentionKernel {
     }
   }
 
+  // A pass over the rows takes so many of a partition's keys.
+  static int64_t score_keys(const PagedKv& kv) { return kv.head_dim > 64 ? kPartitionKeys / 2 : kPartitionKeys; }
+  // Passes of attend_tile().
+  static int64_t passes(const PagedKv& kv) {
+    return kPartitionKeys / score_keys(kv) + (attention_width(kv.v_head_dim) + Products::kPanel - 1) / Products::kPanel;
+  }
+
   // Softmax states over a partition that lies in `tile`, for states [seeing.begin, seeing.end). All scores come before
   // all values, and all rows take as much of K, then of V, as stays in the L1 cache.
   static void attend_tile(const Job& job, const HeadScratch& s, const Tile& tile, int64_t first_key, Range seeing,
-                          Goal goal) {
+                          Goal goal, KvAhead<Isa> ahead) {
     const int64_t head_dim = job.args.kv.head_dim, width = job.width;
     const auto for_row_groups = [&](auto fn) {
       for (int64_t i = seeing.begin; i < seeing.end; i += Products::kRows)
         fn(i, static_cast<int>(seeing.end - i < Products::kRows ? seeing.end - i : Products::kRows));
     };
-    const int64_t block = head_dim > 64 ? kPartitionKeys / 2 : kPartitionKeys;
+    const int64_t block = score_keys(job.args.kv);
     for (int64_t first = 0; first < kPartitionKeys; first += block) {
       for_row_groups([&](int64_t i, int rows) {
+        ahead.step();
         const int64_t oldest = job.keys(i, first_key).begin / 16 * 16, newest = job.keys(i + rows - 1, first_key).end;
         const int64_t begin = oldest > first ? oldest : first, end = newest < first + block ? newest : first + block;
         if (begin < end) {
@@ -297,6 +319,7 @@ class AttentionKernel {
       const int64_t columns = Products::panel_width(first, width);
       const float* v = tile.v + first * kPartitionKeys;
       for_row_groups([&](int64_t i, int rows) {
+        ahead.step();
         const float* w = s.scores + i * kPartitionKeys;
         const auto weigh_rows = [&](int n, int r, int64_t begin, int64_t end, const typename Products::Into& into,
                                     float* values) {
@@ -434,6 +457,7 @@ class AttentionKernel {
     const bool keep = job.task.use == Use::kFirst || job.task.use == Use::kMiddle;
     for (int64_t i = 0; i < job.states; ++i) {
       const float* values = s.values + i * job.width;
+      if (!keep) prefetch_state(job, job.args.out, i + kStatesAhead, job.args.kv.v_head_dim);
       if (keep) {
         store_state(job, kept(job, i / job.share, job.head(i)), values, s.max[i], s.sum[i]);
       } else {
@@ -486,12 +510,15 @@ class AttentionKernel {
     if (task.gathered != nullptr) {
       // Only read from here on.
       auto* gathered = const_cast<float*>(task.gathered) + (n * kv.kv_heads + job.kv_head) * gathered_floats(kv);
-      return attend_tile(job, s, Tile(gathered, kv), first_key, seeing, goal);
+      return attend_tile(job, s, Tile(gathered, kv), first_key, seeing, goal, KvAhead<Isa>(kv, nullptr, 0, 0, 0, 1));
     }
     const Tile tile(heads.scratch.tile, kv);
     load_tile<kDType>(kv, task.block_table, job.kv_head, first_key, job.keys(seeing.begin, first_key).begin / 16 * 16,
                       job.keys(seeing.end - 1, first_key).end, keys_to_come, tile, heads.scratch.wide);
-    attend_tile(job, s, tile, first_key, seeing, goal);
+    const int64_t next_key = first_key + kPartitionKeys, row_groups = (seeing.end - seeing.begin) / Products::kRows + 1;
+    attend_tile(job, s, tile, first_key, seeing, goal,
+                KvAhead<Isa>(kv, task.block_table, job.kv_head, next_key,
+                             std::min(keys_to_come, next_key + kPartitionKeys), row_groups * passes(kv)));
   }
 
   template <DType kDType>
