@@ -21,7 +21,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = ["kvcache_test", "kernels_test", "attention_test"]
-TEST_SECONDS = 300  # one program; a fault that makes it hang is noticed
+TEST_SECONDS = 900  # one program; a fault that makes it hang is noticed
 
 
 @dataclasses.dataclass
