@@ -29,8 +29,9 @@ class AttentionKernel {
   using Use = AttentionTask::Use;
   static constexpr float kMinusInfinity = Merge::kMinusInfinity;
   static constexpr int kTogether = Pieces::kAccumulators >= 24 ? 8 : 1;  // vectors of exponentials in step
-  static constexpr int64_t kStatesAhead = 6;                             // the same of rows of q and out
-  static constexpr int64_t kAhead = 32;  // keys between what is read and what is fetched from memory meanwhile
+  // Between what is read and what is fetched from memory meanwhile: keys of a tile, (head, 16 keys) pairs of pages,
+  // rows of q and out.
+  static constexpr int64_t kKeysAhead = 16, kHeadsAhead = 3, kStatesAhead = 6;
 
   // Keys and values of one partition; scales null unless the cache has them.
   struct Tile {
@@ -361,11 +362,16 @@ class AttentionKernel {
                  ? Page::source(kv, heads.task.block_table, heads.kv_head + head, first_key + j)
                  : typename Page::Source{};
     };
+    // In the order that they are used in: the other heads of the same keys, then the next keys.
+    const auto upcoming = [&](int64_t h, int64_t j) {
+      const int64_t item = h + kHeadsAhead;
+      return source(item % heads.count, j + item / heads.count * 16);
+    };
     for (int64_t j = begin; j < end; j += 16) {
       for (int64_t h = 0; h < heads.count; ++h) {
         const HeadScratch s = heads.scratch_of(h);
         Products::with_rows(rows, [&](auto n) {
-          page.template scores<n>(source(h, j), source(h, j + kAhead), s.q + i * kv.head_dim,
+          page.template scores<n>(source(h, j), upcoming(h, j), s.q + i * kv.head_dim,
                                   s.scores + i * kPartitionKeys + j, wide);
         });
       }
@@ -379,7 +385,7 @@ class AttentionKernel {
       for (int64_t h = 0; h < heads.count; ++h) {
         const HeadScratch s = heads.scratch_of(h);
         float* values = goal == Goal::kFirst ? s.values + i * any.width : s.part_values;
-        const typename Page::Source from = source(h, j), ahead = source(h, j + kAhead);
+        const typename Page::Source from = source(h, j), ahead = upcoming(h, j);
         weigh(any, first_key, i, rows, {j, j + 16}, j > begin,
               [&](int r, int count, int64_t first, int64_t last, bool onto) {
                 Products::with_rows(count, [&](auto n) {
@@ -487,7 +493,7 @@ class AttentionKernel {
       const auto source = [&](int64_t key) {
         return key < keys_to_come ? Page::source(kv, block_table, kv_head, key) : typename Page::Source{};
       };
-      const typename Page::Source from = source(first_key + j), ahead = source(first_key + j + kAhead);
+      const typename Page::Source from = source(first_key + j), ahead = source(first_key + j + kKeysAhead);
       page.load_keys(from, ahead, tile.k + j * kv.head_dim, wide);
       page.load_values(from, ahead, end - j < 16 ? end - j : 16, tile.v, j, wide);
     }
