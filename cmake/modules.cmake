@@ -1,14 +1,21 @@
 # quire_module(NAME [DEPENDS ...]): the static library quire_NAME from every .cc file under the current folder.
 # Files named *_avx2.cc and *_avx512.cc get the flags of their instruction set and are chosen at run time by cpuid. (GCC
 # 12 warns falsely of uninitialized values inside its own AVX-512 headers, GCC bug 105593.)
-# *.cu and *_gpu.cc are built with QUIRE_CUDA only, *_nogpu.cc without it only.
+# *.cu and *_gpu.cc are built for a GPU only (QUIRE_CUDA, QUIRE_HIP), *_nogpu.cc without one only; *_hip.cc for AMD's only.
 function(quire_module name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
-  if(QUIRE_CUDA)
+  if(QUIRE_GPU)
     list(FILTER sources EXCLUDE REGEX "_nogpu\\.cc$")
   else()
     list(FILTER sources EXCLUDE REGEX "(_gpu\\.cc|\\.cu)$")
+  endif()
+  if(NOT QUIRE_HIP)
+    list(FILTER sources EXCLUDE REGEX "_hip\\.cc$")
+  endif()
+  if(QUIRE_HIP)
+    list(FILTER sources EXCLUDE REGEX "/sm90/")
+    quire_hip_objects(${name} sources ${sources})
   endif()
   if(sources)
     add_library(quire_${name} STATIC ${sources})

@@ -10,4 +10,10 @@ inline int case_stride() {
   return value == nullptr ? 1 : std::max(1, std::atoi(value));
 }
 
+// What is left of `all` cases, or of a size.
+template <class Number>
+Number share_of(Number all) {
+  return std::max(Number{1}, all / static_cast<Number>(case_stride()));
+}
+
 }  // namespace quire::testing

@@ -10,6 +10,7 @@ build_packages=(g++ cmake ninja-build ccache python3 python3-pip ca-certificates
   libboost1.81-dev libfmt-dev libnuma-dev libpcre2-dev libsimdjson-dev libspdlog-dev libssl-dev libxxhash-dev
   libyaml-cpp-dev nlohmann-json3-dev libgtest-dev)
 test_packages=(python3-venv)
+hip_packages=(libamdhip64-dev rocm-device-libs clang-19 clang-tools-19 lld-19 llvm-19)
 check_packages=(clang-format clang-tidy python3-clang-14)
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }

@@ -8,29 +8,12 @@ its place; a text that is not there exactly once is an error, so faults are mend
 2 if the tests fail without one. Takes some 10 minutes on two idle cores: not part of CI.
 """
 
-import argparse
-import dataclasses
-import os
-import pathlib
-import re
-import shutil
-import subprocess
 import sys
-import tempfile
-import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from mutation import Fault, Suite, main
+
 TESTS = ["kvcache_test", "kernels_test", "attention_test"]
-TEST_SECONDS = 900  # one program; a fault that makes it hang is noticed
-
-
-@dataclasses.dataclass
-class Fault:
-    name: str
-    file: str
-    old: str
-    new: str
-
+SUITE = Suite(preset="release", targets=TESTS, programs=[[f"build/release/tests/{name}"] for name in TESTS], seconds=900)
 
 KERNEL = "src/kernels/attention/cpu/attention_kernel.h"
 MERGE = "src/kernels/attention/cpu/merge_kernel.h"
@@ -94,98 +77,5 @@ FAULTS = [
 ]
 
 
-class Failure(Exception):
-    """The tool can't do its work: a fault's text is gone, or the tests fail as they are."""
-
-
-def planted(fault: Fault, tree: pathlib.Path) -> str:
-    """The file's text with the fault in it."""
-    path = tree / fault.file
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    pattern = r"\s+".join(re.escape(word) for word in fault.old.split())
-    found = re.findall(pattern, text)
-    if len(found) != 1:
-        raise Failure(f"{fault.name}: its text is in {fault.file} {len(found)} times, not once: {fault.old}")
-    return text.replace(found[0], fault.new)
-
-
-def build(tree: pathlib.Path) -> str:
-    """Compiler errors, empty if it builds."""
-    command = ["ninja", "-C", "build/release", f"-j{os.cpu_count()}", *TESTS]
-    result = subprocess.run(command, cwd=tree, capture_output=True, text=True)
-    return "" if result.returncode == 0 else result.stdout[-2000:]
-
-
-def first_failure(tree: pathlib.Path) -> str:
-    """The first test that fails, empty if all pass."""
-    for program in TESTS:
-        command = [f"build/release/tests/{program}", "--gtest_fail_fast", "--gtest_brief=1"]
-        try:
-            result = subprocess.run(command, cwd=tree, capture_output=True, text=True, errors="replace",
-                                    timeout=TEST_SECONDS)
-        except subprocess.TimeoutExpired:
-            return f"{program}: hangs"
-        if result.returncode != 0:
-            failed = re.search(r"\[  FAILED  \] ([\w./]+)", result.stdout)
-            return f"{program}: {failed.group(1) if failed else f'ends with {result.returncode}'}"
-    return ""
-
-
-def try_faults(faults: list[Fault], tree: pathlib.Path) -> list[str]:
-    """Names of the faults that no test notices."""
-    subprocess.run(["cmake", "--preset", "release", "-DQUIRE_WERROR=OFF"], cwd=tree, check=True, stdout=subprocess.DEVNULL)
-    errors = build(tree)
-    if errors:
-        raise Failure(f"the tree does not build:\n{errors}")
-    failure = first_failure(tree)
-    if failure:
-        raise Failure(f"a test fails without any fault: {failure}")
-    missed = []
-    for fault in faults:
-        started = time.monotonic()
-        path = tree / fault.file
-        original = path.read_text(encoding="utf-8")
-        path.write_text(planted(fault, tree), encoding="utf-8")
-        errors = build(tree)
-        if errors:
-            raise Failure(f"{fault.name} does not compile:\n{errors}")
-        failure = first_failure(tree)
-        path.write_text(original, encoding="utf-8")
-        if not failure:
-            missed.append(fault.name)
-        verdict = f"caught by {failure}" if failure else "MISSED"
-        print(f"{fault.name:26} {verdict} ({time.monotonic() - started:.0f} s)", flush=True)
-    return missed
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Do the tests notice faults in attention?")
-    parser.add_argument("--list", action="store_true", help="only check that each fault's text is there, and name them")
-    parser.add_argument("names", nargs="*", help="faults to plant; all by default")
-    options = parser.parse_args()
-    unknown = set(options.names) - {f.name for f in FAULTS}
-    if unknown:
-        parser.error(f"no fault is named {', '.join(sorted(unknown))}")
-    faults = [f for f in FAULTS if not options.names or f.name in options.names]
-    # Copies of the tree in other folders share what the compiler made of them.
-    os.environ["CCACHE_NOHASHDIR"] = "1"
-    try:
-        for fault in faults:
-            planted(fault, ROOT)
-        if options.list:
-            print("\n".join(f"{f.name:26} {f.file}" for f in faults))
-            return 0
-        with tempfile.TemporaryDirectory(prefix="quire-mutate-") as folder:
-            os.environ["CCACHE_BASEDIR"] = folder
-            tree = pathlib.Path(folder) / "quire"
-            shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns("build", ".git", "results", "__pycache__"))
-            missed = try_faults(faults, tree)
-    except Failure as failure:
-        print(failure, file=sys.stderr)
-        return 2
-    print(f"{len(faults) - len(missed)} of {len(faults)} faults caught")
-    return 1 if missed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("Do the tests notice faults in attention?", FAULTS, SUITE))

@@ -1,5 +1,6 @@
 // Writes the logits of given token ids, teacher-forced: float32 [ids, vocab] on stdout.
-// usage: quire_logits DEVICE MODEL DTYPE ID...      DEVICE: cpu, cuda    DTYPE: float32, bfloat16, float16 (GPU), auto
+// usage: quire_logits DEVICE MODEL DTYPE ID...      DEVICE: cpu, cuda, hip    DTYPE: float32, bfloat16, float16 (GPU),
+// auto
 #include <cstdio>
 #include <numeric>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/numa.h"
+#include "gpu/device.h"
 #include "kl_divergence/logits_device.h"
 
 namespace quire {
@@ -27,8 +29,8 @@ DType kv_dtype(ComputeDType compute) {
 
 std::unique_ptr<LogitsDevice> make_device(const std::string& name) {
   if (name == "cpu") return make_cpu_logits_device();
-  if (name == "cuda") return make_gpu_logits_device();
-  throw invalid_argument("DEVICE " + name + ": must be cpu or cuda");
+  if (gpu::insists_on_device(name)) return make_gpu_logits_device();
+  throw invalid_argument("DEVICE " + name + ": must be cpu, cuda or hip");
 }
 
 void write_logits(LogitsDevice& device, const std::string& path, ComputeDType dtype, const std::vector<int32_t>& ids) {

@@ -78,8 +78,13 @@ class GpuPlan final : public AttentionPlan {
 
 class GpuPhasedBackend final : public AttentionBackend {
  public:
-  GpuPhasedBackend(gpu::Stream& stream, const gpu::DeviceInfo& device, ExtendStrategy strategy)
-      : stream_(stream), device_(device), strategy_(strategy), blocks_(gpu::attention_decode_blocks(device)) {}
+  GpuPhasedBackend(gpu::Stream& stream, const gpu::DeviceInfo& device, ExtendStrategy strategy,
+                   gpu::AttentionKernelChoice choice)
+      : stream_(stream),
+        device_(device),
+        strategy_(strategy),
+        choice_(choice),
+        blocks_(gpu::attention_decode_blocks(device)) {}
 
   std::string_view name() const override { return "PHASED"; }
   bool can_capture_decodes() const override { return true; }
@@ -108,7 +113,7 @@ class GpuPhasedBackend final : public AttentionBackend {
            Workspace& workspace, ThreadPool&) const override {
     const auto& plan = static_cast<const GpuPlan&>(in);
     const AttentionArgs args = plan.args(q, layer, out);
-    if (plan.one_row() && gpu::attention_decode_fits(args)) {
+    if (choice_ == gpu::AttentionKernelChoice::kBest && plan.one_row() && gpu::attention_decode_fits(args)) {
       run_decodes(plan, args, workspace);
     } else {
       run_rows(args, plan.decodes(), workspace);
@@ -141,7 +146,7 @@ class GpuPhasedBackend final : public AttentionBackend {
     const WorkspaceScope scope(workspace);
     auto* const states =
         workspace.take<float>(static_cast<size_t>(gpu::attention_row_floats(args.kv.v_head_dim, device_)));
-    gpu::attention_rows(args, requests, states, device_, stream_);
+    gpu::attention_rows(args, requests, states, device_, choice_, stream_);
   }
 
   void run_gathered(const GpuPlan& plan, const AttentionArgs& args, Workspace& workspace) const {
@@ -150,20 +155,21 @@ class GpuPhasedBackend final : public AttentionBackend {
     gpu::GatherMemory memory{requests.requests, requests.tokens, round_tokens(plan.group()), nullptr};
     memory.data =
         workspace.take<std::byte>(static_cast<size_t>(gpu::attention_gather_bytes(args.kv, args.heads, memory)));
-    gpu::attention_gathered_rows(args, requests, memory, stream_);
+    gpu::attention_gathered_rows(args, requests, memory, choice_, stream_);
   }
 
   gpu::Stream& stream_;
   gpu::DeviceInfo device_;
   ExtendStrategy strategy_;
+  gpu::AttentionKernelChoice choice_;
   int32_t blocks_;  // of split decodes
 };
 
 }  // namespace
 
 std::unique_ptr<AttentionBackend> make_gpu_phased_backend(gpu::Stream& stream, const gpu::DeviceInfo& device,
-                                                          ExtendStrategy strategy) {
-  return std::make_unique<GpuPhasedBackend>(stream, device, strategy);
+                                                          ExtendStrategy strategy, gpu::AttentionKernelChoice choice) {
+  return std::make_unique<GpuPhasedBackend>(stream, device, strategy, choice);
 }
 
 }  // namespace quire

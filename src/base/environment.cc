@@ -29,7 +29,8 @@ constexpr std::array kTable = {
     VariableRow{"OPENAI_API_KEY", kOption, "", "key that chat and complete send to --url (--api-key)"},
     VariableRow{"VLLM_API_KEY", kOption, "", "as QUIRE_API_KEY"},
     VariableRow{"VLLM_ATTENTION_BACKEND", kOption, "", "as --attention-backend"},
-    VariableRow{"VLLM_BATCH_INVARIANT", kAccepted, "", "results never depend on the batch on the CPU"},
+    VariableRow{"VLLM_BATCH_INVARIANT", kAccepted, "",
+                "no effect: on the CPU results never depend on the batch, on a GPU they may"},
     VariableRow{"VLLM_CONFIGURE_LOGGING", kAccepted, "", "no effect"},
     VariableRow{"VLLM_CPU_KVCACHE_SPACE", kOption, "gib", "size of the KV cache in GiB (--kv-cache-memory-bytes)"},
     VariableRow{"VLLM_CPU_NUM_OF_RESERVED_CPU", kNoEffect, "", "use --threads"},
@@ -43,8 +44,9 @@ constexpr std::array kTable = {
     VariableRow{"VLLM_NO_USAGE_STATS", kAccepted, "", "nothing is ever sent anywhere"},
     VariableRow{"VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT", kOption, "1=shuffle;true=shuffle;0=plain;false=plain",
                 "1 is the shuffled layout (--kv-cache-layout shuffle)"},
-    VariableRow{"VLLM_ROCM_USE_AITER", kAccepted, "", "no effect on the CPU"},
-    VariableRow{"VLLM_ROCM_USE_AITER_MHA", kAccepted, "", "no effect on the CPU"},
+    VariableRow{"VLLM_ROCM_USE_AITER", kOption, "1=ROCM_AITER_FA;true=ROCM_AITER_FA;0=auto;false=auto",
+                "1 is --attention-backend ROCM_AITER_FA"},
+    VariableRow{"VLLM_ROCM_USE_AITER_MHA", kAccepted, "", "no effect: the automatic backend is ROCM_AITER_FA too"},
     VariableRow{"VLLM_TARGET_DEVICE", kAccepted, "", "no effect"},
     VariableRow{"VLLM_USE_V1", kNoEffect, "", "there is one engine"},
     VariableRow{"VLLM_WORKER_MULTIPROC_METHOD", kAccepted, "", "everything runs in one process"},
@@ -66,6 +68,12 @@ std::string gib_to_bytes(std::string_view name, std::string_view value) {
   return fmt::format("{}", static_cast<long long>(gib * (1 << 30)));
 }
 
+// Upper and lower case are the same: people write True.
+bool same_letters(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+}
+
 std::string translate(const VariableRow& row, const std::string& value) {
   if (row.translation.empty()) return value;
   if (row.translation == "gib") return gib_to_bytes(row.name, value);
@@ -75,7 +83,7 @@ std::string translate(const VariableRow& row, const std::string& value) {
     const std::string_view pair = rest.substr(0, rest.find(';'));
     rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
     const size_t equals = pair.find('=');
-    if (pair.substr(0, equals) == value) return std::string(pair.substr(equals + 1));
+    if (same_letters(pair.substr(0, equals), value)) return std::string(pair.substr(equals + 1));
     known.push_back(pair.substr(0, equals));
   }
   throw invalid_argument(fmt::format("{}={}: must be one of {}", row.name, value, fmt::join(known, ", ")),
@@ -103,7 +111,7 @@ std::vector<std::string> environment_warnings(const char* const* environment) {
     const VariableRow* row = find_row(name);
     if (row != nullptr && row->use == kNoEffect)
       warnings.push_back(fmt::format("{} has no effect here: {}", name, row->help));
-    // Which AITER kernels to use is asked for by a dozen variables; they all mean nothing on the CPU. QUIRE_TEST_*
+    // Which AITER kernels to use is asked for by a dozen variables more, which all mean nothing here. QUIRE_TEST_*
     // belongs to the tests.
     if (row == nullptr && !name.starts_with("VLLM_ROCM_USE_AITER_") && !name.starts_with("QUIRE_TEST_"))
       unknown.emplace_back(name);

@@ -20,7 +20,7 @@ struct VariableRow {
   std::string_view name;
   VariableUse use;
   // How a value is put into the option's words: "" = as it is, "gib" = GiB into bytes, else "1=shuffle;0=plain" (no
-  // other value allowed).
+  // other value allowed, upper and lower case are the same).
   std::string_view translation;
   std::string_view help;
 };

@@ -20,7 +20,7 @@ struct RequestGroup {
 using WordList = std::vector<std::string>;
 
 struct AttentionBenchmarkOptions {
-  std::string device = "auto";                    // auto, cpu, cuda
+  std::string device = "auto";                    // gpu::device_names()
   WordList preset;                                // empty = the default, unless there are shapes
   WordList batch, context_len, query_len;         // one of them given: every combination is a row, and no preset
   int32_t heads = 0, kv_heads = 0, head_dim = 0;  // 0 = the preset's, or 9, 3, 64

@@ -167,8 +167,8 @@ std::string device_text(const DeviceLimits& limits) {
   const auto mib = [](int64_t bytes) { return bytes / kMiB; };
   const std::string what =
       limits.gpu()
-          ? fmt::format("{}, compute capability {}, {} multiprocessors, {} MiB of memory", limits.card,
-                        limits.capability, limits.multiprocessors, mib(limits.card_bytes))
+          ? fmt::format("{}, {}, {} multiprocessors, {} MiB of memory", limits.card, limits.architecture,
+                        limits.multiprocessors, mib(limits.card_bytes))
           : fmt::format("instruction set {}, {} thread{}", limits.isa, limits.threads, limits.threads == 1 ? "" : "s");
   std::string out = fmt::format("{}; best of {} runs (median)\n", what, kRuns);
   const auto line = [&](const std::string& name, const MeasuredRate& rate, const char* unit, double scale = 1) {
@@ -197,7 +197,7 @@ std::string device_json(const DeviceLimits& limits) {
   nlohmann::ordered_json json;
   if (limits.gpu()) {
     json = {{"card", limits.card},
-            {"capability", limits.capability},
+            {"architecture", limits.architecture},
             {"multiprocessors", limits.multiprocessors},
             {"card_bytes", limits.card_bytes},
             {"l2_bytes", limits.last_cache_bytes}};
@@ -224,11 +224,11 @@ std::string device_json(const DeviceLimits& limits) {
 }
 
 void add_device_option(OptionTable& table, std::string& device) {
-  table.add("device", device, "what to measure; auto: the GPU if there is one").choices({"auto", "cpu", "cuda"});
+  table.add("device", device, "what to measure; auto: the GPU if there is one").choices(gpu::device_names());
 }
 
 bool wants_gpu(const std::string& device) {
-  return device == "cuda" || (device == "auto" && gpu::why_no_device().empty());
+  return gpu::insists_on_device(device) || (device == "auto" && gpu::why_no_device().empty());
 }
 
 void add_threads_option(OptionTable& table, int32_t& threads) {

@@ -23,7 +23,7 @@ struct MatrixRate {
 
 struct DeviceLimits {
   std::string card;               // the GPU's name; empty: this is the CPU
-  std::string capability;         // GPU
+  std::string architecture;       // GPU, as in gpu/device.h
   int multiprocessors = 0;        // GPU
   int64_t card_bytes = 0;         // GPU: all of its memory
   std::string isa;                // CPU: instruction set of the kernels, as in base/cpu_isa.h
@@ -53,7 +53,7 @@ struct DeviceScope {
 DeviceLimits measure_device_limits(ThreadPool& pool, const DeviceScope& scope = {});
 
 struct DeviceBenchmarkOptions {
-  std::string device = "auto";  // auto, cpu, cuda
+  std::string device = "auto";  // gpu::device_names()
   int32_t threads = 0;          // 0 = all that this process may use
   std::string output_json;
 };

@@ -27,7 +27,7 @@ class Measurement {
     const gpu::DeviceInfo& info = context_.info;
     DeviceLimits limits;
     limits.card = info.name;
-    limits.capability = fmt::format("{}.{}", info.major, info.minor);
+    limits.architecture = info.architecture;
     limits.multiprocessors = info.multiprocessors;
     limits.card_bytes = static_cast<int64_t>(info.total_bytes);
     limits.last_cache_bytes = static_cast<int64_t>(info.l2_bytes);

@@ -14,7 +14,7 @@ struct EngineConfig {
   std::string model;                           // .gguf file, folder or hub id; empty = the embedded default
   std::vector<std::string> served_model_name;  // empty = model as given
   std::string tokenizer;                       // empty = the model's own
-  std::string device = "auto";                 // auto, cpu, cuda
+  std::string device = "auto";                 // gpu::device_names()
   std::string dtype = "auto";                  // auto, float32, float, bfloat16; on the GPU float16 and half too
   std::string load_format = "auto";            // auto, dummy
   std::string generation_config = "auto";      // auto = the model's, vllm = neutral

@@ -1,7 +1,5 @@
 #include "engine/cpu_runner.h"
 
-#include <algorithm>
-
 namespace quire {
 
 size_t CpuRunner::workspace_bytes(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
@@ -31,6 +29,7 @@ CpuRunner::CpuRunner(const Model& model, const AttentionBackend& backend, const 
   const auto tokens = static_cast<size_t>(options.max_num_batched_tokens),
              seqs = static_cast<size_t>(options.max_num_seqs);
   const auto rows = static_cast<size_t>(options.max_logits_rows);
+  order_.sequences.reserve(seqs);
   token_ids_.reserve(tokens);
   positions_.reserve(tokens);
   slots_.reserve(tokens);
@@ -42,39 +41,30 @@ CpuRunner::CpuRunner(const Model& model, const AttentionBackend& backend, const 
   sampled_.reserve(seqs);
 }
 
-void CpuRunner::stage_phase(const std::vector<ScheduledSequence>& step, Phase phase, PhaseRange& range) {
-  range.first_request = static_cast<int32_t>(kv_lens_.size());
-  range.first_token = static_cast<int32_t>(token_ids_.size());
-  for (const ScheduledSequence& scheduled : step) {
-    if (phase_of(scheduled.start, scheduled.query_len, kDecodeThreshold) != phase) continue;
-    Sequence& sequence = *scheduled.sequence;
-    const int64_t end = scheduled.start + scheduled.query_len;
-    const auto first_row = static_cast<int64_t>(token_ids_.size());
-    const int32_t* table = tables_.row(sequence.table_row);
-    for (int64_t position = scheduled.start; position < end; ++position) {
-      token_ids_.push_back(sequence.tokens[static_cast<size_t>(position)]);
-      positions_.push_back(static_cast<int32_t>(position));
-      slots_.push_back(slot_of({table, static_cast<size_t>(sequence.blocks)}, position, block_size_));
-    }
-    query_offsets_.push_back(static_cast<int32_t>(token_ids_.size()));
-    kv_lens_.push_back(static_cast<int32_t>(end));
-    table_rows_.push_back(sequence.table_row);
-    range.max_query_len = std::max(range.max_query_len, static_cast<int32_t>(scheduled.query_len));
-    range.max_kv_len = std::max(range.max_kv_len, static_cast<int32_t>(end));
-
-    const int64_t prompt_rows = prompt_logprob_rows(sequence, scheduled.start, scheduled.query_len);
-    for (int64_t i = 0; i < prompt_rows; ++i) {
-      logits_rows_.push_back(static_cast<int32_t>(first_row + i));
-      rows_.push_back({&sequence, scheduled.start + i + 1, -1});
-    }
-    if (scheduled.sampled) {
-      logits_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
-      rows_.push_back({&sequence, -1, static_cast<int32_t>(sampled_.size())});
-      sampled_.push_back({&sequence, {}});
-    }
+void CpuRunner::stage_sequence(const ScheduledSequence& scheduled) {
+  Sequence& sequence = *scheduled.sequence;
+  const int64_t end = scheduled.start + scheduled.query_len;
+  const auto first_row = static_cast<int64_t>(token_ids_.size());
+  const int32_t* table = tables_.row(sequence.table_row);
+  for (int64_t position = scheduled.start; position < end; ++position) {
+    token_ids_.push_back(sequence.tokens[static_cast<size_t>(position)]);
+    positions_.push_back(static_cast<int32_t>(position));
+    slots_.push_back(slot_of({table, static_cast<size_t>(sequence.blocks)}, position, block_size_));
   }
-  range.requests = static_cast<int32_t>(kv_lens_.size()) - range.first_request;
-  range.tokens = static_cast<int32_t>(token_ids_.size()) - range.first_token;
+  query_offsets_.push_back(static_cast<int32_t>(token_ids_.size()));
+  kv_lens_.push_back(static_cast<int32_t>(end));
+  table_rows_.push_back(sequence.table_row);
+
+  const int64_t prompt_rows = prompt_logprob_rows(sequence, scheduled.start, scheduled.query_len);
+  for (int64_t i = 0; i < prompt_rows; ++i) {
+    logits_rows_.push_back(static_cast<int32_t>(first_row + i));
+    rows_.push_back({&sequence, scheduled.start + i + 1, -1});
+  }
+  if (scheduled.sampled) {
+    logits_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
+    rows_.push_back({&sequence, -1, static_cast<int32_t>(sampled_.size())});
+    sampled_.push_back({&sequence, {}});
+  }
 }
 
 StepInput CpuRunner::stage(const std::vector<ScheduledSequence>& step) {
@@ -84,10 +74,12 @@ StepInput CpuRunner::stage(const std::vector<ScheduledSequence>& step) {
   rows_.clear();
   sampled_.clear();
   query_offsets_.push_back(0);
+  order_.set(step, kDecodeThreshold);
+  for (const ScheduledSequence* scheduled : order_.sequences) stage_sequence(*scheduled);
   StepInput input;
-  stage_phase(step, Phase::kDecode, input.attention.decode);
-  stage_phase(step, Phase::kExtend, input.attention.extend);
-  stage_phase(step, Phase::kPrefill, input.attention.prefill);
+  input.attention.decode = order_.decode;
+  input.attention.extend = order_.extend;
+  input.attention.prefill = order_.prefill;
   input.token_ids = token_ids_;
   input.positions = positions_;
   input.logits_rows = logits_rows_;

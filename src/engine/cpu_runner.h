@@ -8,6 +8,7 @@
 #include "engine/kv_cache.h"
 #include "engine/logits_sampler.h"
 #include "engine/runner.h"
+#include "engine/step_order.h"
 #include "model/model.h"
 
 namespace quire {
@@ -28,7 +29,7 @@ class CpuRunner final : public Runner {
 
  private:
   StepInput stage(const std::vector<ScheduledSequence>& step);
-  void stage_phase(const std::vector<ScheduledSequence>& step, Phase phase, PhaseRange& range);
+  void stage_sequence(const ScheduledSequence& scheduled);
 
   const Model& model_;
   const AttentionBackend& backend_;
@@ -41,6 +42,7 @@ class CpuRunner final : public Runner {
   float* logits_;
 
   // Staging: filled anew each step, never grown.
+  StepOrder order_;
   std::vector<int32_t> token_ids_, positions_, query_offsets_, kv_lens_, table_rows_, logits_rows_;
   std::vector<int64_t> slots_;
   std::vector<LogitsRow> rows_;

@@ -33,7 +33,7 @@ std::unique_ptr<ThreadPool> make_threads(EngineConfig& config) {
 
 std::unique_ptr<EngineDevice> make_engine_device(EngineConfig& config) {
   std::unique_ptr<ThreadPool> threads = make_threads(config);
-  if (config.device == "cuda") return make_gpu_device(threads, config);
+  if (gpu::insists_on_device(config.device)) return make_gpu_device(threads, config);
   if (config.device == "auto") {
     try {
       const std::string reason = gpu::why_no_device();

@@ -31,7 +31,7 @@ class GpuDevice final : public EngineDevice {
 
   std::string_view name() const override { return "GPU"; }
   std::string description() const override {
-    return fmt::format("{}, compute capability {}.{}", context_.info.name, context_.info.major, context_.info.minor);
+    return fmt::format("{}, {}", context_.info.name, context_.info.architecture);
   }
   void use_here() override {
     threads_->pin_caller();

@@ -15,6 +15,7 @@
 #include "engine/kv_cache.h"
 #include "engine/logits_sampler.h"
 #include "engine/runner.h"
+#include "engine/step_order.h"
 #include "gpu/context.h"
 #include "gpu/memory.h"
 #include "kernels/sample/gpu/sample.h"
@@ -114,7 +115,7 @@ class GpuRunner final : public Runner {
 
   std::array<Flight, 2> flights_;
   int64_t submitted_ = 0, collected_ = 0;
-  std::vector<const ScheduledSequence*> order_;  // the step's, by phase
+  StepOrder order_;
   // Steps of one padded size with sampling of the same kinds of rows, if any, have one graph. Empty: seen once.
   using GraphKey = std::tuple<int32_t, bool, bool>;  // padded requests; greedy rows, drawn rows are sampled in it
   struct Recording {

@@ -111,7 +111,7 @@ GpuRunner::GpuRunner(gpu::Context& context, const Model& model, const AttentionB
     flight.sampled.reserve(seqs);
     flight.rows.reserve(rows);
   }
-  order_.reserve(seqs);
+  order_.sequences.reserve(seqs);
   context_.stream.zero(block_tables_.data(), block_tables_.bytes());
   context_.stream.zero(sampled_tokens_.data(), sampled_tokens_.bytes());
   context_.stream.zero(sample_state_.data(), sample_state_.bytes());
@@ -127,35 +127,24 @@ GpuRunner::~GpuRunner() {
 
 GpuRunner::Shape GpuRunner::shape_of(const std::vector<ScheduledSequence>& step) {
   Shape shape;
-  order_.clear();
-  int32_t tokens = 0;
-  for (const auto& [phase, range] : {std::pair{Phase::kDecode, &shape.decode}, std::pair{Phase::kExtend, &shape.extend},
-                                     std::pair{Phase::kPrefill, &shape.prefill}}) {
-    range->first_request = static_cast<int32_t>(order_.size());
-    range->first_token = tokens;
-    for (const ScheduledSequence& scheduled : step) {
-      if (phase_of(scheduled.start, scheduled.query_len, kDecodeThreshold) != phase) continue;
-      order_.push_back(&scheduled);
-      const Sequence& sequence = *scheduled.sequence;
-      const auto query_len = static_cast<int32_t>(scheduled.query_len);
-      tokens += query_len;
-      range->max_query_len = std::max(range->max_query_len, query_len);
-      range->max_kv_len = std::max(range->max_kv_len, static_cast<int32_t>(scheduled.start) + query_len);
-      shape.logits_rows += static_cast<int32_t>(prompt_logprob_rows(sequence, scheduled.start, scheduled.query_len)) +
-                           static_cast<int32_t>(scheduled.sampled);
-      if (scheduled.sampled) {
-        shape.sampling += most_of_row(sequence.request->input.params, static_cast<size_t>(sequence.known()),
-                                      sequence.request->stop_ids.size());
-      }
-      const int32_t fresh = sequence.blocks - tables_.on_device(sequence.table_row);
-      if (fresh > 0) ++shape.deltas;
-      shape.delta_blocks += fresh;
+  order_.set(step, kDecodeThreshold);
+  for (const ScheduledSequence* scheduled : order_.sequences) {
+    const Sequence& sequence = *scheduled->sequence;
+    shape.logits_rows += static_cast<int32_t>(prompt_logprob_rows(sequence, scheduled->start, scheduled->query_len)) +
+                         static_cast<int32_t>(scheduled->sampled);
+    if (scheduled->sampled) {
+      shape.sampling += most_of_row(sequence.request->input.params, static_cast<size_t>(sequence.known()),
+                                    sequence.request->stop_ids.size());
     }
-    range->requests = static_cast<int32_t>(order_.size()) - range->first_request;
-    range->tokens = tokens - range->first_token;
+    const int32_t fresh = sequence.blocks - tables_.on_device(sequence.table_row);
+    if (fresh > 0) ++shape.deltas;
+    shape.delta_blocks += fresh;
   }
-  shape.requests = static_cast<int32_t>(order_.size());
-  shape.tokens = tokens;
+  shape.decode = order_.decode;
+  shape.extend = order_.extend;
+  shape.prefill = order_.prefill;
+  shape.requests = static_cast<int32_t>(order_.sequences.size());
+  shape.tokens = order_.tokens;
   const int32_t padded = std::min(padded_batch(shape.requests), static_cast<int32_t>(options_.max_num_seqs));
   shape.graph = modes_.graphs && backend_.can_capture_decodes() && shape.decode.requests == shape.requests &&
                 padded <= kLargestGraph && shape.delta_blocks <= padded;
@@ -208,7 +197,7 @@ void GpuRunner::stage(const Shape& shape, Flight& flight) {
     if (!shape.every_row) logits_rows[flight.rows.size()] = row;
     flight.rows.push_back(wanted);
   };
-  for (const ScheduledSequence* scheduled : order_) {
+  for (const ScheduledSequence* scheduled : order_.sequences) {
     Sequence& sequence = *scheduled->sequence;
     query_offsets[request] = token;
     kv_lens[request] = static_cast<int32_t>(scheduled->start + scheduled->query_len);

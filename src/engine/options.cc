@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "gpu/device.h"
 
 namespace quire {
 namespace {
@@ -105,14 +106,14 @@ void add_scheduler_options(OptionTable& table, EngineConfig& config) {
 
 void add_device_options(OptionTable& table, EngineConfig& config) {
   table.group("Device, kernels, NUMA");
-  table.add("device", config.device, "where to compute; auto: the GPU if there is one")
-      .choices({"auto", "cpu", "cuda"});
+  table.add("device", config.device, "where to compute; auto: the GPU if there is one").choices(gpu::device_names());
   table.add("enforce-eager", config.enforce_eager, "GPU: no graphs, every kernel is launched by itself");
   table.add("log-transfers", config.log_transfers, "GPU: log each step's copies, waits and launches by name");
   table
       .add("attention-backend", config.attention_backend,
            "name of the attention backend; an unknown one lists them all")
       .env("VLLM_ATTENTION_BACKEND")
+      .env("VLLM_ROCM_USE_AITER")
       .value_name("NAME");
   table
       .add("extend-strategy", config.extend_strategy,

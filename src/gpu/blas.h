@@ -1,5 +1,6 @@
 #pragma once
-// Matrix products by NVIDIA's cuBLASLt, which is opened at run time: a machine without it still runs everything else.
+// Matrix products by the vendor's library, cuBLASLt or hipBLASLt, which is opened at run time: a machine without it
+// still runs everything else.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -13,7 +14,7 @@ namespace quire::gpu {
 // For one stream at a time: products share a workspace of 32 MiB.
 class Blas {
  public:
-  // Throws Error(kUnavailable) naming the files that were tried, or why this device can't.
+  // Throws Error(kUnavailable) naming the library, the files that were tried, or why this device can't.
   explicit Blas(const DeviceInfo& device);
   ~Blas();
   Blas(const Blas&) = delete;

@@ -1,6 +1,5 @@
 #include "gpu/blas.h"
 
-#include <cublasLt.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -13,6 +12,11 @@
 
 #include "gpu/memory.h"
 #include "gpu/runtime.h"
+#if defined(__HIP_PLATFORM_AMD__)
+#include "gpu/blas_hipblaslt.h"
+#else
+#include "gpu/blas_cublaslt.h"
+#endif
 
 namespace quire::gpu {
 namespace {
@@ -22,70 +26,41 @@ constexpr int kCandidates = 8;
 // Beyond so many shapes all are forgotten: each new number of tokens is a shape.
 constexpr size_t kMostPlans = 1 << 14;
 
-// The functions of the library that are used.
-struct Library {
-  decltype(&cublasLtCreate) create = nullptr;
-  decltype(&cublasLtDestroy) destroy = nullptr;
-  decltype(&cublasLtMatmul) matmul = nullptr;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) get_heuristic = nullptr;
-  decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
-  decltype(&cublasLtMatmulDescDestroy) desc_destroy = nullptr;
-  decltype(&cublasLtMatmulDescSetAttribute) desc_set = nullptr;
-  decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
-  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
-  decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
-  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
-  decltype(&cublasLtGetStatusString) status_string = nullptr;
-};
-
-template <class Function>
-void find_function(void* file, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(file, name));
-  if (function == nullptr) {
-    throw Error(ErrorKind::kUnavailable, fmt::format("cuBLASLt has no function {}", name), "device");
-  }
+Error unavailable(std::string_view reason) {
+  return {ErrorKind::kUnavailable, fmt::format("no products on the GPU: {}: {}", blas::kLibrary, reason), "device"};
 }
 
 // The library stays open until the process ends: its own threads and handlers may outlive any one user.
-Library open_library() {
+blas::Functions open_library() {
   void* file = nullptr;
   std::string tried;
-  for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}) {
+  for (const char* name : blas::kFiles) {
     file = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (file != nullptr) break;
     const char* reason = dlerror();
     tried += fmt::format("{}{} ({})", tried.empty() ? "" : ", ", name, reason != nullptr ? reason : "unknown");
   }
-  if (file == nullptr) {
-    throw Error(ErrorKind::kUnavailable, "cuBLASLt can't be opened; tried " + tried, "device");
-  }
-  Library library;
-  find_function(file, "cublasLtCreate", library.create);
-  find_function(file, "cublasLtDestroy", library.destroy);
-  find_function(file, "cublasLtMatmul", library.matmul);
-  find_function(file, "cublasLtMatmulAlgoGetHeuristic", library.get_heuristic);
-  find_function(file, "cublasLtMatmulDescCreate", library.desc_create);
-  find_function(file, "cublasLtMatmulDescDestroy", library.desc_destroy);
-  find_function(file, "cublasLtMatmulDescSetAttribute", library.desc_set);
-  find_function(file, "cublasLtMatrixLayoutCreate", library.layout_create);
-  find_function(file, "cublasLtMatrixLayoutDestroy", library.layout_destroy);
-  find_function(file, "cublasLtMatmulPreferenceCreate", library.preference_create);
-  find_function(file, "cublasLtMatmulPreferenceDestroy", library.preference_destroy);
-  find_function(file, "cublasLtMatmulPreferenceSetAttribute", library.preference_set);
-  find_function(file, "cublasLtGetStatusString", library.status_string);
-  return library;
-}
-
-cudaDataType_t native_type(DType type) {
-  switch (type) {
-    case DType::kF16:
-      return CUDA_R_16F;
-    case DType::kBF16:
-      return CUDA_R_16BF;
-    default:
-      return CUDA_R_32F;
-  }
+  if (file == nullptr) throw unavailable(fmt::format("it can't be opened; tried {}; {}", tried, blas::kInstall));
+  const auto find = [&](const char* name, auto& function) {
+    const std::string symbol = std::string(blas::kPrefix) + name;
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(file, symbol.c_str()));
+    if (function == nullptr) throw unavailable(fmt::format("it has no function {}", symbol));
+  };
+  blas::Functions functions;
+  find("Create", functions.create);
+  find("Destroy", functions.destroy);
+  find("Matmul", functions.matmul);
+  find("MatmulAlgoGetHeuristic", functions.get_heuristic);
+  find("MatmulDescCreate", functions.product_create);
+  find("MatmulDescDestroy", functions.product_destroy);
+  find("MatmulDescSetAttribute", functions.product_set);
+  find("MatrixLayoutCreate", functions.layout_create);
+  find("MatrixLayoutDestroy", functions.layout_destroy);
+  find("MatmulPreferenceCreate", functions.preference_create);
+  find("MatmulPreferenceDestroy", functions.preference_destroy);
+  find("MatmulPreferenceSetAttribute", functions.preference_set);
+  blas::find_others(functions, find);
+  return functions;
 }
 
 // The largest power of 2 that divides the address, up to what the library asks about.
@@ -119,36 +94,43 @@ struct ProblemHash {
 // The library's description of a problem, and the algorithm of choice. In the library's terms, where columns are
 // contiguous: D [n, m] = A^T B with A = w [k, n], B = x [k, m].
 struct Plan {
-  cublasLtMatmulDesc_t product = nullptr;
-  cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
-  cublasLtMatmulAlgo_t algorithm{};
+  blas::Product product = nullptr;
+  blas::Layout w = nullptr, x = nullptr, y = nullptr;
+  blas::Algorithm algorithm{};
 };
 
 }  // namespace
 
 struct Blas::Impl {
-  Library library = open_library();
-  cublasLtHandle_t handle = nullptr;
+  blas::Functions library = open_library();
+  blas::Handle handle = nullptr;
   DeviceMemory workspace{kWorkspaceBytes};
   std::unordered_map<Problem, Plan, ProblemHash> plans;
 
-  Impl() { check_status(library.create(&handle), "creation of a handle"); }
+  Impl() {
+    check_status(library.create(&handle), "creation of a handle");
+    if (const std::string reason = blas::refusal(library, handle); !reason.empty()) {
+      (void)library.destroy(handle);
+      throw unavailable(reason);
+    }
+  }
   ~Impl() {
     forget_plans();
-    if (handle != nullptr) (void)library.destroy(handle);
+    (void)library.destroy(handle);
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  void check_status(cublasStatus_t status, std::string_view call) const {
-    if (status != CUBLAS_STATUS_SUCCESS) {
-      throw Error(ErrorKind::kInternal, fmt::format("cuBLASLt: {} failed: {}", call, library.status_string(status)));
+  void check_status(blas::Status status, std::string_view call) const {
+    if (status != blas::kDone) {
+      throw Error(ErrorKind::kInternal,
+                  fmt::format("{}: {} failed: {}", blas::kLibrary, call, library.status_text(status)));
     }
   }
 
   void release(const Plan& plan) const {
-    if (plan.product != nullptr) (void)library.desc_destroy(plan.product);
-    for (const cublasLtMatrixLayout_t layout : {plan.w, plan.x, plan.y}) {
+    if (plan.product != nullptr) (void)library.product_destroy(plan.product);
+    for (const blas::Layout layout : {plan.w, plan.x, plan.y}) {
       if (layout != nullptr) (void)library.layout_destroy(layout);
     }
   }
@@ -158,12 +140,13 @@ struct Blas::Impl {
   }
 
   void describe(const Problem& p, Plan& plan) const {
-    check_status(library.desc_create(&plan.product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "description of a product");
-    const cublasOperation_t transposed = CUBLAS_OP_T;
-    check_status(library.desc_set(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+    check_status(library.product_create(&plan.product, blas::kComputeF32, blas::type_of(DType::kF32)),
+                 "description of a product");
+    constexpr auto kTransposed = blas::kTransposed;
+    check_status(library.product_set(plan.product, blas::kTransposeOfFirst, &kTransposed, sizeof kTransposed),
                  "transposition");
-    const auto layout = [&](cublasLtMatrixLayout_t& made, DType type, int64_t rows, int64_t columns, int64_t stride) {
-      check_status(library.layout_create(&made, native_type(type), static_cast<uint64_t>(rows),
+    const auto layout = [&](blas::Layout& made, DType type, int64_t rows, int64_t columns, int64_t stride) {
+      check_status(library.layout_create(&made, blas::type_of(type), static_cast<uint64_t>(rows),
                                          static_cast<uint64_t>(columns), stride),
                    "description of a matrix");
     };
@@ -173,35 +156,28 @@ struct Blas::Impl {
   }
 
   // Best first by the library's guess.
-  std::vector<cublasLtMatmulAlgo_t> candidates(const Problem& p, const Plan& plan, int count) const {
-    cublasLtMatmulPreference_t preference = nullptr;
+  std::vector<blas::Algorithm> candidates(const Problem& p, const Plan& plan, int count) const {
+    blas::Preference preference = nullptr;
     check_status(library.preference_create(&preference), "preferences");
-    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-      (void)library.preference_set(preference, attribute, &value, sizeof value);
-    };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.w_alignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.x_alignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.y_alignment);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.y_alignment);
-    // Parts of a sum are added in f32, never in a narrow type of the result.
-    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
+    blas::set_preferences(kWorkspaceBytes, p.w_alignment, p.x_alignment, p.y_alignment,
+                          [&](auto attribute, const auto& value) {
+                            (void)library.preference_set(preference, attribute, &value, sizeof value);
+                          });
+    std::array<blas::Candidate, kCandidates> results{};
     int found = 0;
-    const cublasStatus_t status = library.get_heuristic(handle, plan.product, plan.w, plan.x, plan.y, plan.y,
-                                                        preference, count, results.data(), &found);
+    const blas::Status status = library.get_heuristic(handle, plan.product, plan.w, plan.x, plan.y, plan.y, preference,
+                                                      count, results.data(), &found);
     (void)library.preference_destroy(preference);
-    std::vector<cublasLtMatmulAlgo_t> algorithms;
-    for (int i = 0; i < found && status == CUBLAS_STATUS_SUCCESS; ++i) {
-      if (results[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS) {
+    std::vector<blas::Algorithm> algorithms;
+    for (int i = 0; i < found && status == blas::kDone; ++i) {
+      if (results[static_cast<size_t>(i)].state == blas::kDone) {
         algorithms.push_back(results[static_cast<size_t>(i)].algo);
       }
     }
     if (algorithms.empty()) {
       throw Error(ErrorKind::kInternal,
-                  fmt::format("cuBLASLt has no algorithm for m {} n {} k {} of {} into {}: {}", p.m, p.n, p.k,
-                              dtype_name(p.type), dtype_name(p.y_type), library.status_string(status)));
+                  fmt::format("{} has no algorithm for m {} n {} k {} of {} into {}: {}", blas::kLibrary, p.m, p.n, p.k,
+                              dtype_name(p.type), dtype_name(p.y_type), library.status_text(status)));
     }
     return algorithms;
   }
@@ -220,19 +196,19 @@ struct Blas::Impl {
     return plans.emplace(problem, plan).first->second;
   }
 
-  cublasStatus_t run(const Problem& p, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const void* x,
-                     const void* w, void* y, const Stream& stream) const {
+  blas::Status run(const Problem& p, const Plan& plan, const blas::Algorithm& algorithm, const void* x, const void* w,
+                   void* y, const Stream& stream) const {
     const float one = 1.0f, beta = p.accumulate ? 1.0f : 0.0f;
     return library.matmul(handle, plan.product, &one, w, plan.w, x, plan.x, &beta, y, plan.y, y, plan.y, &algorithm,
                           workspace.data(), workspace.bytes(), native_of(stream));
   }
 
   // Milliseconds of one product, or infinity.
-  float time(const Problem& p, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const void* x,
+  float time(const Problem& p, const Plan& plan, const blas::Algorithm& algorithm, const void* x,
              std::span<const void* const> weights, void* y, Stream& stream) const {
     constexpr int kRounds = 2;
     constexpr size_t kLeastCalls = 3;
-    if (run(p, plan, algorithm, x, weights.back(), y, stream) != CUBLAS_STATUS_SUCCESS) {
+    if (run(p, plan, algorithm, x, weights.back(), y, stream) != blas::kDone) {
       return std::numeric_limits<float>::infinity();
     }
     const Event begin, end;
@@ -250,12 +226,7 @@ struct Blas::Impl {
 };
 
 Blas::Blas(const DeviceInfo& device) {
-  if (device.major < 8) {
-    throw Error(ErrorKind::kUnavailable,
-                fmt::format("{} has compute capability {}.{}; products in bfloat16 want 8.0", device.name, device.major,
-                            device.minor),
-                "device");
-  }
+  if (const std::string reason = blas::refusal(device); !reason.empty()) throw unavailable(reason);
   impl_ = std::make_unique<Impl>();
 }
 
@@ -280,7 +251,7 @@ void Blas::tune(const void* x, int64_t ldx, std::span<const void* const> weights
   // The first is the one that is in use; another must be better by more than times vary.
   constexpr float kEnough = 0.98f;
   float best = std::numeric_limits<float>::infinity();
-  for (const cublasLtMatmulAlgo_t& algorithm : impl_->candidates(problem, plan, kCandidates)) {
+  for (const blas::Algorithm& algorithm : impl_->candidates(problem, plan, kCandidates)) {
     const float milliseconds = impl_->time(problem, plan, algorithm, x, weights, y, stream);
     if (milliseconds >= best * kEnough) continue;
     best = milliseconds;

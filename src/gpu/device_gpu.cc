@@ -8,20 +8,38 @@
 
 namespace quire::gpu {
 
+namespace {
+
+// What can be told from the names alone.
+bool is_built_for(const NativeDeviceProperties& properties) {
+#if defined(QUIRE_HIP_ARCHITECTURES)
+  constexpr std::string_view kNames = "," QUIRE_HIP_ARCHITECTURES ",";
+  return kNames.find("," + architecture_of(properties) + ",") != std::string_view::npos;
+#else
+  (void)properties;
+  return true;
+#endif
+}
+
+}  // namespace
+
+std::string_view platform() { return kPlatform; }
+
 std::string why_no_device() {
   int count = 0;
   if (const Status status = QUIRE_RUNTIME(GetDeviceCount)(&count); status != kSuccess) {
+    if (status == QUIRE_RUNTIME(ErrorSharedObjectInitFailed)) return status_text(status);  // there is no runtime
     (void)QUIRE_RUNTIME(GetLastError)();
     int driver = 0;
     const bool installed = QUIRE_RUNTIME(DriverGetVersion)(&driver) == kSuccess && driver > 0;
-    return installed ? status_text(status) : "there is no driver for GPUs";
+    if (!installed) return "there is no driver for GPUs";
+    if (status != QUIRE_RUNTIME(ErrorNoDevice)) return status_text(status);
   }
-  if (count == 0) return "there is no card";
+  if (count == 0) return "there is no card with a driver";
   NativeDeviceProperties properties{};
   check(QUIRE_RUNTIME(GetDeviceProperties)(&properties, 0), "device properties");
-  if (!has_code_for_device()) {
-    return fmt::format("this program has no code for {}, compute capability {}.{}", properties.name, properties.major,
-                       properties.minor);
+  if (!is_built_for(properties) || !has_code_for_device()) {
+    return fmt::format("this program has no code for {}, {}", properties.name, architecture_of(properties));
   }
   return "";
 }
@@ -30,13 +48,14 @@ void use_device_here() { check(QUIRE_RUNTIME(SetDevice)(0), "choice of the devic
 
 DeviceInfo use_device() {
   if (const std::string reason = why_no_device(); !reason.empty()) {
-    throw Error(ErrorKind::kUnavailable, "--device cuda: no GPU can be used: " + reason, "device");
+    throw Error(ErrorKind::kUnavailable, "no GPU can be used: " + reason, "device");
   }
   use_device_here();
   NativeDeviceProperties properties{};
   check(QUIRE_RUNTIME(GetDeviceProperties)(&properties, 0), "device properties");
   DeviceInfo info;
   info.name = properties.name;
+  info.architecture = architecture_of(properties);
   info.major = properties.major;
   info.minor = properties.minor;
   info.multiprocessors = properties.multiProcessorCount;

@@ -3,11 +3,11 @@
 
 namespace quire::gpu {
 
-std::string why_no_device() { return "this program was built without CUDA"; }
+std::string_view platform() { return ""; }
 
-DeviceInfo use_device() {
-  throw Error(ErrorKind::kUnavailable, "--device cuda: no GPU can be used: " + why_no_device(), "device");
-}
+std::string why_no_device() { return "this program was built for the CPU alone"; }
+
+DeviceInfo use_device() { throw Error(ErrorKind::kUnavailable, "no GPU can be used: " + why_no_device(), "device"); }
 
 void use_device_here() {}
 

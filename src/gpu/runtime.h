@@ -29,11 +29,24 @@ using NativeDeviceProperties = hipDeviceProp_t;
 using NativeFunctionAttributes = hipFuncAttributes;
 inline Status allocate_pinned(void** data, size_t bytes) { return hipHostMalloc(data, bytes, 0); }
 inline Status free_pinned(void* data) { return hipHostFree(data); }
+// The architecture is followed by what is switched on: gfx942:sramecc+:xnack-.
+inline std::string architecture_of(const NativeDeviceProperties& properties) {
+  const std::string_view name = properties.gcnArchName;
+  return std::string(name.substr(0, name.find(':')));
+}
 #else
 using NativeDeviceProperties = cudaDeviceProp;
 using NativeFunctionAttributes = cudaFuncAttributes;
 inline Status allocate_pinned(void** data, size_t bytes) { return cudaHostAlloc(data, bytes, 0); }
 inline Status free_pinned(void* data) { return cudaFreeHost(data); }
+inline std::string architecture_of(const NativeDeviceProperties& properties) {
+  return "compute capability " + std::to_string(properties.major) + "." + std::to_string(properties.minor);
+}
+#endif
+#if defined(__HIP_PLATFORM_AMD__)
+constexpr std::string_view kPlatform = "HIP";
+#else
+constexpr std::string_view kPlatform = "CUDA";
 #endif
 constexpr Status kSuccess = QUIRE_RUNTIME(Success);
 
@@ -56,13 +69,16 @@ inline NativeEvent native_of(const Event& event) { return static_cast<NativeEven
 template <class... Parameters, class... Arguments>
 void launch(Stream& stream, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
             Arguments&&... arguments) {
-#if defined(__CUDACC__) || defined(__HIPCC__)
-  kernel<<<grid, block, shared_bytes, native_of(stream)>>>(static_cast<Parameters>(arguments)...);
-  check(QUIRE_RUNTIME(GetLastError)(), "kernel launch");
-  stream.count_launch();
+#if defined(__HIP_PLATFORM_AMD__)
+  hipLaunchKernelGGL(kernel, grid, block, shared_bytes, native_of(stream), static_cast<Parameters>(arguments)...);
+  check(hipGetLastError(), "kernel launch");
 #else
-  static_assert(sizeof...(Parameters) == size_t(-1), "kernels are launched from GPU sources");
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid, config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes, config.stream = native_of(stream);
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "kernel launch");
 #endif
+  stream.count_launch();
 }
 
 // Whether the device of the calling thread has clusters of blocks, and kernels that overlap.
@@ -85,7 +101,7 @@ inline bool can_cluster() {
 template <class... Parameters, class... Arguments>
 void launch_overlapping(Stream& stream, void (*kernel)(Parameters...), dim3 grid, dim3 block, unsigned cluster,
                         size_t shared_bytes, Arguments&&... arguments) {
-#if defined(__CUDACC__)
+#if !defined(__HIP_PLATFORM_AMD__)
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;

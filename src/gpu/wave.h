@@ -35,6 +35,28 @@ __device__ inline T shuffle_up(T value, int distance) {
 }
 #endif
 
+// The second number of __launch_bounds__ for a kernel of which `blocks` shall fit on a multiprocessor: those themselves
+// with NVIDIA; the waves of each of the four SIMDs with AMD.
+constexpr int resident([[maybe_unused]] int threads, int blocks) {
+#if defined(__HIP_PLATFORM_AMD__)
+  const int waves = blocks * threads / (4 * kWave);
+  return waves < 1 ? 1 : waves;
+#else
+  return blocks;
+#endif
+}
+
+// The wave's lanes see what the others have written to shared memory before.
+__device__ inline void sync_wave() {
+#if defined(__HIP_PLATFORM_AMD__)
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+#else
+  __syncwarp();
+#endif
+}
+
 // In a kernel launched by launch_overlapping() or launch_early() (gpu/runtime.h): waits until the kernels before are
 // done and their writes are seen.
 __device__ inline void wait_for_previous_kernel() {

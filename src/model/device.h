@@ -45,6 +45,15 @@ class ModelDevice {
   virtual DType dtype() const = 0;
   virtual size_t weight_bytes() const = 0;  // of all that was loaded
 
+  // What a model is going to take, said before anything of it is loaded. Doubles: sizes of a file may have any product.
+  struct Needs {
+    double matrix_elements = 0;  // of the device's dtype
+    double vector_elements = 0;  // f32
+    double step_bytes = 0;       // activations and logits of the largest step
+  };
+  // Throws Error(kResourceExhausted) with the sizes if the device has less memory than that.
+  virtual void expect(const Needs&) const {}
+
   // Weights. All throw Error(kInvalidArgument) naming the tensor, its shape and the shape expected.
   struct Part {
     std::string name;

@@ -85,6 +85,22 @@ class GpuModelDevice final : public ModelDevice {
   DType dtype() const override { return dtype_; }
   size_t weight_bytes() const override { return weight_bytes_; }
 
+  void expect(const Needs& needs) const override {
+    const double weights = needs.matrix_elements * static_cast<double>(block_bytes(dtype_)) +
+                           needs.vector_elements * static_cast<double>(sizeof(float));
+    const auto free = static_cast<double>(gpu::free_device_bytes());
+    if (weights + needs.step_bytes <= free) return;
+    const auto gib = [](double bytes) { return bytes / (1 << 30); };
+    throw Error(
+        ErrorKind::kResourceExhausted,
+        fmt::format("the model doesn't fit: {:.2f} GiB of weights in {} and {:.2f} GiB for a step, {:.2f} of the "
+                    "GPU's {:.2f} GiB are free; --dtype with a smaller type, less of --max-num-batched-tokens "
+                    "or --max-num-seqs, or --device cpu may do",
+                    gib(weights), dtype_name(dtype_), gib(needs.step_bytes), gib(free),
+                    gib(static_cast<double>(context_.info.total_bytes))),
+        "device");
+  }
+
   std::unique_ptr<LinearLayer> load_linear(const std::vector<Part>& parts, int64_t in) override {
     int64_t out = 0;
     for (const Part& part : parts) out += part.out;

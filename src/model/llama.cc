@@ -42,6 +42,7 @@ class Llama final : public Model {
         rope_scale_(rope_attention_factor(config_.rope)) {
     ModelDevice& device = *device_;
     const int64_t hidden = config_.hidden_size;
+    device.expect(needs());
     for (int64_t i = 0; i < config_.layers; ++i) {
       const std::string p = fmt::format("model.layers.{}.", i);
       Layer& layer = layers_.emplace_back();
@@ -94,17 +95,13 @@ class Llama final : public Model {
   }
 
   size_t workspace_bytes() const override {
-    const int64_t element = block_bytes(device_->dtype());
-    const int64_t row = config_.hidden_size * (4 + element) + config_.head_dim * 4 +
-                        element * (qkv_size() + q_size() + 3 * config_.intermediate_size);
-    const int64_t kept_row = config_.hidden_size * 4 + q_size() * element;
     size_t linear = head_->workspace_bytes(max_logits_rows_);
     for (const auto* weight : {&layers_[0].qkv, &layers_[0].o, &layers_[0].gate_up, &layers_[0].down}) {
       linear = std::max(linear, (*weight)->workspace_bytes(max_tokens_));
     }
     constexpr size_t kAlignmentSlack = 12 * Workspace::kAlignment;
-    return static_cast<size_t>(max_tokens_ * row + std::min(max_tokens_, max_logits_rows_) * kept_row) + linear +
-           kAlignmentSlack;
+    const int64_t kept = std::min(max_tokens_, max_logits_rows_);
+    return static_cast<size_t>(max_tokens_ * row_bytes() + kept * kept_row_bytes()) + linear + kAlignmentSlack;
   }
 
   void forward(const StepInput& input, const AttentionBackend& backend, const AttentionPlan& plan,
@@ -167,6 +164,26 @@ class Llama final : public Model {
   int64_t q_size() const { return config_.heads * config_.head_dim; }
   int64_t kv_size() const { return config_.kv_heads * config_.head_dim; }
   int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
+  // Of the workspace, for each row of a step, and for each row of which logits are wanted.
+  int64_t row_bytes() const {
+    const int64_t element = block_bytes(device_->dtype());
+    return config_.hidden_size * (4 + element) + config_.head_dim * 4 +
+           element * (qkv_size() + q_size() + 3 * config_.intermediate_size);
+  }
+  int64_t kept_row_bytes() const { return config_.hidden_size * 4 + q_size() * block_bytes(device_->dtype()); }
+
+  ModelDevice::Needs needs() const {
+    const auto d = [](int64_t n) { return static_cast<double>(n); };
+    const double hidden = d(config_.hidden_size), layers = d(config_.layers), vocab = d(config_.vocab_size);
+    const double of_layer = hidden * (d(qkv_size()) + d(q_size()) + 3 * d(config_.intermediate_size));
+    ModelDevice::Needs needs;
+    needs.matrix_elements = layers * of_layer + vocab * hidden * (config_.tie_word_embeddings ? 1 : 2);
+    needs.vector_elements = hidden * (2 * layers + 1);
+    needs.step_bytes = d(max_tokens_) * d(row_bytes()) +
+                       d(std::min(max_tokens_, max_logits_rows_)) * d(kept_row_bytes()) +
+                       d(max_logits_rows_) * vocab * sizeof(float);
+    return needs;
+  }
 
   ModelConfig config_;
   int64_t max_tokens_, max_logits_rows_;

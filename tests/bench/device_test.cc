@@ -133,7 +133,7 @@ TEST(DeviceReport, TextAndJson) {
 TEST(DeviceReport, OfAGpu) {
   DeviceLimits limits;
   limits.card = "A card";
-  limits.capability = "9.0";
+  limits.architecture = "compute capability 9.0";
   limits.multiprocessors = 132;
   limits.card_bytes = int64_t{1} << 30;
   limits.last_cache_bytes = 50 << 20;
@@ -163,7 +163,6 @@ TEST(DeviceReport, OfAGpu) {
 
 TEST(DeviceOptions, WhichDevice) {
   EXPECT_FALSE(wants_gpu("cpu"));
-  EXPECT_TRUE(wants_gpu("cuda"));
   EXPECT_EQ(wants_gpu("auto"), gpu::why_no_device().empty());
   if (gpu::why_no_device().empty()) return;
   for (const auto& run : {+[](const std::string& device) { run_device_benchmark({.device = device}); },

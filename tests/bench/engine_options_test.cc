@@ -155,7 +155,7 @@ TEST_F(EngineOptionsTest, WhatWouldMisleadIsRefused) {
             "--tensor-parallel-size 2: must be 1: this engine runs one process on one device; several replicas go "
             "behind a router");
   EXPECT_EQ(error({"--dtype", "fp4"}), "--dtype fp4: must be one of auto, float32, float, bfloat16, float16, half");
-  EXPECT_EQ(error({"--device", "tpu"}), "--device tpu: must be one of auto, cpu, cuda");
+  EXPECT_EQ(error({"--device", "tpu"}), "--device tpu: must be one of auto, cpu, cuda, hip, rocm");
   EXPECT_EQ(error({"--speculative-config", "{}"}), "--speculative-config: not supported");
   EXPECT_EQ(error({"--speculative-config.method=ngram"}), "--speculative-config.method: not supported");
   EXPECT_EQ(error({"--kv-cache-dtype", "nvfp4"}),
@@ -174,6 +174,32 @@ TEST_F(EngineOptionsTest, ShuffleByTheirVariable) {
   unsetenv("VLLM_CPU_KVCACHE_SPACE");
   EXPECT_EQ(config_.kv_cache_layout, "shuffle");
   EXPECT_EQ(config_.kv_cache_memory_bytes, int64_t{2} << 30);
+}
+
+TEST_F(EngineOptionsTest, BackendByTheirVariables) {
+  const auto backend = [&](const char* variable, const char* value) {
+    setenv(variable, value, 1);
+    config_.attention_backend = "";
+    const std::string problem = error({});
+    unsetenv(variable);
+    return problem == "no error" ? config_.attention_backend : problem;
+  };
+  EXPECT_EQ(backend("VLLM_ROCM_USE_AITER", "1"), "ROCM_AITER_FA");
+  EXPECT_EQ(backend("VLLM_ROCM_USE_AITER", "True"), "ROCM_AITER_FA");
+  EXPECT_EQ(backend("VLLM_ROCM_USE_AITER", "0"), "auto");
+  EXPECT_EQ(backend("VLLM_ROCM_USE_AITER", "some"), "VLLM_ROCM_USE_AITER=some: must be one of 1, true, 0, false");
+  EXPECT_EQ(backend("VLLM_ROCM_USE_AITER_MHA", "1"), "");
+  EXPECT_EQ(backend("VLLM_ATTENTION_BACKEND", "CPU_ATTN"), "CPU_ATTN");
+  setenv("VLLM_ATTENTION_BACKEND", "CPU_ATTN", 1);  // the name itself says more
+  EXPECT_EQ(backend("VLLM_ROCM_USE_AITER", "1"), "CPU_ATTN");
+  unsetenv("VLLM_ATTENTION_BACKEND");
+}
+
+TEST_F(EngineOptionsTest, EveryNameOfAGpu) {
+  for (const char* name : {"auto", "cpu", "cuda", "hip", "rocm"}) {
+    parse({"--device", name});
+    EXPECT_EQ(config_.device, name);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// --device of a build with CUDA or without, where there is no GPU.
+// --device of a build for CUDA, for HIP or for neither, where there is no GPU.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -41,11 +41,15 @@ class CliDevice : public ::testing::Test {
       std::filesystem::temp_directory_path() / ("quire-device-" + std::to_string(::getpid()));
 };
 
-TEST_F(CliDevice, CudaIsOneLineOfError) {
-  const Outcome outcome = run("cuda");
-  EXPECT_EQ(outcome.code, 1);
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(outcome.err, "quire: error: --device cuda: no GPU can be used: " + reason_ + "\n");
+TEST_F(CliDevice, InsistingIsOneLineOfError) {
+  for (const auto& [name, platform] : {std::pair("cuda", "CUDA"), std::pair("hip", "HIP"), std::pair("rocm", "HIP")}) {
+    const Outcome outcome = run(name);
+    const bool other = !gpu::platform().empty() && gpu::platform() != platform;
+    const std::string reason = other ? "this program was built for " + std::string(gpu::platform()) : reason_;
+    EXPECT_EQ(outcome.code, 1) << name;
+    EXPECT_EQ(outcome.out, "") << name;
+    EXPECT_EQ(outcome.err, "quire: error: --device " + std::string(name) + ": no GPU can be used: " + reason + "\n");
+  }
 }
 
 TEST_F(CliDevice, AutoFallsBackWithOneLine) {

@@ -39,8 +39,12 @@ class GpuAttention : public ::testing::Test {
 };
 
 // Step::error allows for arithmetic in f32 and one rounding of the output. Where K, V and q are of 16 bits the weights
-// may be rounded to them too.
-double allowed(const Shape& shape) { return shape.io != DType::kF32 && shape.io == shape.group.kv_dtype ? 2.0 : 1.0; }
+// may be rounded to them too, and over a cache of 8 bits to bf16 if q is not f32: eight times as much as to f16.
+double allowed(const Shape& shape) {
+  if (shape.io == DType::kF32) return 1.0;
+  if (block_bytes(shape.group.kv_dtype) == 1) return shape.io == DType::kF16 ? 9.0 : 2.0;
+  return shape.io == shape.group.kv_dtype ? 2.0 : 1.0;
+}
 
 TEST_F(GpuAttention, RandomMixedBatches) {
   const auto gathering = make_gpu_phased_backend(*stream_, device_, ExtendStrategy::kGather);
@@ -68,6 +72,32 @@ TEST_F(GpuAttention, RandomMixedBatches) {
   }
   std::printf("worst share of the tolerance: %.3f, phases joined %.3f, context gathered %.3f\n", worst, worst_joined,
               worst_gathered);
+}
+
+// The kernels that every vendor has, whatever the card would choose.
+TEST_F(GpuAttention, RandomMixedBatchesOnPortableKernels) {
+  constexpr auto kPortable = gpu::AttentionKernelChoice::kPortable;
+  const auto paging = make_gpu_phased_backend(*stream_, device_, ExtendStrategy::kPaged, kPortable);
+  const auto gathering = make_gpu_phased_backend(*stream_, device_, ExtendStrategy::kGather, kPortable);
+  const HostMemoryBackend phased(*stream_, *paging), joined(*stream_, *paging, true),
+      gathered(*stream_, *gathering, true);
+  double worst[3] = {};
+  int failures = 0;
+  for (uint32_t i = 0; i < testing::test_batches(500) && failures < 40; ++i) {
+    const RandomCase c = testing::random_matrix_case(i);
+    const Step step(c.shape, c.requests, i, c.decode_threshold);
+    const HostMemoryBackend* const backends[] = {&phased, &joined, &gathered};
+    for (int b = 0; b < 3; ++b) {
+      std::string where;
+      const double error = step.error(step.run(*backends[b], pool_), &where) / allowed(c.shape);
+      worst[b] = std::max(worst[b], error);
+      EXPECT_LE(error, 1.0) << "backend " << b << ", case " << i << ": " << describe(c) << "; " << where;
+      failures += error <= 1.0 ? 0 : 1;
+    }
+    EXPECT_FALSE(step.touched_outside()) << "case " << i << ": " << describe(c);
+  }
+  std::printf("worst share of the tolerance: %.3f, phases joined %.3f, context gathered %.3f\n", worst[0], worst[1],
+              worst[2]);
 }
 
 // Long contexts, of which a decode takes pieces.

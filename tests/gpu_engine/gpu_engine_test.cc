@@ -50,7 +50,7 @@ class GpuEngine : public testing::Test {
     if (const std::string reason = gpu::why_no_device(); !reason.empty()) GTEST_SKIP() << reason;
     config_.model = folder_.path();
     config_.load_format = "dummy";
-    config_.device = "cuda";
+    config_.device = gpu::platform() == "HIP" ? "hip" : "cuda";
     config_.dtype = "float32";
     config_.max_model_len = 512;
     config_.max_num_seqs = 24;

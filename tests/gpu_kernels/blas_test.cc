@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/error.h"
 #include "gpu_kernels/device_case.h"
 #include "kernels/fill/gpu/fill.h"
 
@@ -134,6 +135,23 @@ TEST_F(BlasCase, DISABLED_TimesOfTheLinearsOfLlama8B) {
                   static_cast<long>(n), static_cast<long>(k), static_cast<long>(m), first, us, moved / us / 1e6,
                   2e-6 * static_cast<double>(m * n * k) / us);
     }
+  }
+}
+
+TEST(BlasWithoutDevice, SaysWhichLibraryIsWanted) {
+  if (why_no_device().empty()) GTEST_SKIP() << "there is a GPU";
+  DeviceInfo old_card;
+  old_card.name = "An old card";
+  old_card.architecture = "compute capability 7.5";
+  old_card.major = 7;
+  try {
+    const Blas blas(old_card);
+    FAIL() << "products on a device that isn't there";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable) << error.what();
+    EXPECT_EQ(error.param(), "device");
+    const std::string library = platform() == "HIP" ? "hipBLASLt" : "cuBLASLt";
+    EXPECT_EQ(std::string(error.what()).find("no products on the GPU: " + library + ": "), 0u) << error.what();
   }
 }
 

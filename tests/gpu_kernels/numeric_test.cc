@@ -4,6 +4,7 @@
 #include "gpu_kernels/conversions.h"
 #include "gpu_kernels/device_case.h"
 #include "kernels/fill/gpu/fill.h"
+#include "share.h"
 
 namespace quire::gpu {
 namespace {
@@ -32,15 +33,17 @@ TEST_F(Numeric, EveryPatternOfANarrowTypeWidensAsOnTheHost) {
 // Every upper half of a float with lower halves at and beside the ties, and every value half way between two codes.
 std::vector<float> awkward_floats() {
   std::vector<float> values;
-  for (uint32_t high = 0; high < 0x10000; ++high) {
+  const auto stride = static_cast<uint32_t>(testing::case_stride());
+  for (uint32_t high = 0; high < 0x10000; high += stride) {
     for (const uint32_t low :
          {0x0000u, 0x0001u, 0x0fffu, 0x1000u, 0x1001u, 0x3000u, 0x7fffu, 0x8000u, 0x8001u, 0xf000u, 0xffffu}) {
       values.push_back(std::bit_cast<float>(high << 16 | low));
     }
   }
   std::mt19937 random(3);
-  for (int i = 0; i < 1'000'000; ++i) values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
-  for (int i = 0; i < 1'000'000; ++i) values.push_back(static_cast<float>(random()) * 0x1p-31f * 1e-4f - 1e-4f);
+  const int count = testing::share_of(1'000'000);
+  for (int i = 0; i < count; ++i) values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
+  for (int i = 0; i < count; ++i) values.push_back(static_cast<float>(random()) * 0x1p-31f * 1e-4f - 1e-4f);
   return values;
 }
 
@@ -93,11 +96,11 @@ TEST_F(Fill, DummyWeightsAreThoseOfTheHost) {
 }
 
 TEST_F(Fill, ManyMoreElementsThanThreads) {
-  constexpr int64_t kCount = 50'000'003;
-  std::vector<std::byte> expected(static_cast<size_t>(kCount * 2));
-  fill_dummy(99, 12, kCount, DType::kBF16, expected.data());
+  const int64_t count = testing::share_of<int64_t>(50'000'003);
+  std::vector<std::byte> expected(static_cast<size_t>(count * 2));
+  fill_dummy(99, 12, count, DType::kBF16, expected.data());
   const DeviceMemory result(expected.size());
-  fill_dummy(result.data(), DType::kBF16, kCount, 99, 12, stream());
+  fill_dummy(result.data(), DType::kBF16, count, 99, 12, stream());
   expect_same(DType::kBF16, download<std::byte>(result), expected, "fill");
 }
 

@@ -6,13 +6,22 @@
 namespace quire::gpu {
 namespace {
 
+// Read once: it needn't stay in a cache.
+__device__ inline uint4 load_once(const uint4* from) {
+#if defined(__HIP_PLATFORM_AMD__)
+  return *from;
+#else
+  return __ldcs(from);
+#endif
+}
+
 __global__ void read_all_kernel(const uint4* data, size_t count, uint32_t* sink) {
   uint32_t all = 0;
   const size_t step = static_cast<size_t>(gridDim.x) * blockDim.x;
   size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x;
   for (; i + 3 * step < count; i += 4 * step) {
-    const uint4 a = __ldcs(data + i), b = __ldcs(data + i + step), c = __ldcs(data + i + 2 * step),
-                d = __ldcs(data + i + 3 * step);
+    const uint4 a = load_once(data + i), b = load_once(data + i + step), c = load_once(data + i + 2 * step),
+                d = load_once(data + i + 3 * step);
     all ^= a.x ^ a.y ^ a.z ^ a.w ^ b.x ^ b.y ^ b.z ^ b.w ^ c.x ^ c.y ^ c.z ^ c.w ^ d.x ^ d.y ^ d.z ^ d.w;
   }
   for (; i < count; i += step) all ^= data[i].x ^ data[i].y ^ data[i].z ^ data[i].w;

@@ -5,22 +5,31 @@
 #include "gpu_kernels/device_case.h"
 #include "kernels/fill/gpu/fill.h"
 #include "kernels/norm/gpu/rms_norm.h"
+#include "share.h"
 
 namespace quire::gpu {
 namespace {
 
-class SmallRows : public DeviceCase {
+// Whether the product goes the way that every card has, or that of the card.
+class SmallRows : public DeviceCase, public ::testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
     DeviceCase::SetUp();
     if (IsSkipped()) return;
     processors_ = use_device().multiprocessors;
   }
-  void run(const SmallRowsProduct& product) { small_rows(product, processors_, stream()); }
+  static bool anywhere() { return GetParam(); }
+  void run(const SmallRowsProduct& product) {
+    if (anywhere()) return small_rows_anywhere(product, stream());
+    small_rows(product, processors_, stream());
+  }
   void check(DType type, DType y_type, SmallRowsEnd end, int64_t m, int64_t n, int64_t k);
 
   int processors_ = 0;
 };
+
+INSTANTIATE_TEST_SUITE_P(Ways, SmallRows, ::testing::Bool(),
+                         [](const auto& way) { return way.param ? "Anywhere" : "OfTheCard"; });
 
 void SmallRows::check(DType type, DType y_type, SmallRowsEnd end, int64_t m, int64_t n, int64_t k) {
   const bool pairs = end == SmallRowsEnd::kSiluMul;
@@ -56,7 +65,7 @@ void SmallRows::check(DType type, DType y_type, SmallRowsEnd end, int64_t m, int
     const std::string what = std::string(dtype_name(type)) + " into " + std::string(dtype_name(y_type)) + " end " +
                              std::to_string(static_cast<int>(end)) + " m " + std::to_string(m) + " n " +
                              std::to_string(n) + " k " + std::to_string(k) + " " + std::to_string(repeat);
-    EXPECT_TRUE(small_rows_fits(product)) << what;
+    EXPECT_TRUE(m > small_rows_most() || small_rows_fits(product)) << what;
     run(product);
     const std::vector<float> got = widened(y_type, download<std::byte>(y));
     int wrong = 0;
@@ -89,22 +98,24 @@ void SmallRows::check(DType type, DType y_type, SmallRowsEnd end, int64_t m, int
   }
 }
 
-TEST_F(SmallRows, ProductsAreThoseOfTheHost) {
+TEST_P(SmallRows, ProductsAreThoseOfTheHost) {
   constexpr std::pair<int64_t, int64_t> kShapes[] = {{16, 64},   {16, 8},     {17, 72},    {1, 520},     {33, 2048},
                                                      {40, 2056}, {96, 4096},  {250, 576},  {16, 14'336}, {272, 5000},
                                                      {8200, 64}, {3000, 584}, {2200, 4104}};
   for (const DType type : {DType::kBF16, DType::kF16}) {
-    for (const auto& [n, k] : kShapes) {
+    for (const auto& [all_n, k] : kShapes) {
+      const int64_t n = all_n * k > 1'000'000 ? testing::share_of(all_n) : all_n;
       for (const int64_t m : {1, 3, 8}) {
-        if (n * k > 1'000'000 && m != 8) continue;
+        if (all_n * k > 1'000'000 && m != 8) continue;
         check(type, DType::kF32, m % 2 == 0 ? SmallRowsEnd::kAdd : SmallRowsEnd::kStore, m, n, k);
       }
       check(type, type, SmallRowsEnd::kStore, 5, std::min<int64_t>(n, 300), k);
+      if (anywhere()) check(type, DType::kF32, SmallRowsEnd::kAdd, kSmallRowsAnywhere, std::min<int64_t>(n, 300), k);
     }
   }
 }
 
-TEST_F(SmallRows, OtherProductsAreRefused) {
+TEST_P(SmallRows, OtherProductsAreRefused) {
   alignas(16) static std::byte place[16];
   const SmallRowsProduct good{place, 64, place, place, 32, 8, 32, 64, DType::kBF16, DType::kBF16, SmallRowsEnd::kStore};
   EXPECT_TRUE(small_rows_fits(good));
@@ -113,7 +124,7 @@ TEST_F(SmallRows, OtherProductsAreRefused) {
     change(product);
     return !small_rows_fits(product);
   };
-  EXPECT_TRUE(refused([](SmallRowsProduct& p) { p.m = 9; }));
+  EXPECT_TRUE(refused([](SmallRowsProduct& p) { p.m = small_rows_most() + 1; }));
   EXPECT_TRUE(refused([](SmallRowsProduct& p) { p.k = 60; }));
   EXPECT_TRUE(refused([](SmallRowsProduct& p) { p.ldx = 65; }));
   EXPECT_TRUE(refused([](SmallRowsProduct& p) { p.type = p.y_type = DType::kF32; }));
@@ -123,19 +134,22 @@ TEST_F(SmallRows, OtherProductsAreRefused) {
   EXPECT_TRUE(refused([](SmallRowsProduct& p) { p.w = place + 2; }));
 }
 
-TEST_F(SmallRows, GateAndUpMeetInTheEnd) {
+TEST_P(SmallRows, GateAndUpMeetInTheEnd) {
   constexpr std::pair<int64_t, int64_t> kShapes[] = {{16, 64}, {48, 520}, {3072, 576}, {160, 4096}, {320, 6000}};
   for (const DType type : {DType::kBF16, DType::kF16}) {
-    for (const auto& [n, k] : kShapes) {
+    for (const auto& [all_n, k] : kShapes) {
+      const int64_t n = all_n * k > 1'000'000 ? testing::share_of(all_n / 16) * 16 : all_n;
       for (const int64_t m : {1, 7, 8}) check(type, type, SmallRowsEnd::kSiluMul, m, n, k);
+      if (anywhere()) check(type, type, SmallRowsEnd::kSiluMul, 13, n, k);
     }
   }
 }
 
-TEST_F(SmallRows, RowsDependNeitherOnOthersNorOnTheRun) {
+TEST_P(SmallRows, RowsDependNeitherOnOthersNorOnTheRun) {
   constexpr std::tuple<int64_t, int64_t, SmallRowsEnd> kShapes[] = {
       {4096, 4096, SmallRowsEnd::kStore}, {4096, 14'336, SmallRowsEnd::kStore}, {6144, 4096, SmallRowsEnd::kStore}};
-  for (const auto& [n, k, end] : kShapes) {
+  for (const auto& [all_n, k, end] : kShapes) {
+    const int64_t n = testing::share_of(all_n);
     const DeviceMemory x(static_cast<size_t>(16 * k * 2)), w(static_cast<size_t>(n * k * 2)),
         y(static_cast<size_t>(16 * n * 4));
     fill_dummy(x.data(), DType::kBF16, 16 * k, 1, 0, stream());
@@ -165,22 +179,22 @@ TEST_F(SmallRows, RowsDependNeitherOnOthersNorOnTheRun) {
 }
 
 // Each product reads what the one before it wrote, and the last one adds to what the first one read.
-TEST_F(SmallRows, ChainsThatOverlapSeeEachOthersResults) {
-  constexpr int64_t kN = 2048;
-  const DeviceMemory w(2 * kN * kN * 2), a(8 * kN * 2), b(8 * kN * 2), sum(8 * kN * 4);
-  fill_dummy(w.data(), DType::kBF16, 2 * kN * kN, 2, 0, stream());
-  fill_dummy(a.data(), DType::kBF16, 8 * kN, 3, 0, stream());
+TEST_P(SmallRows, ChainsThatOverlapSeeEachOthersResults) {
+  const int64_t n = std::max<int64_t>(256, testing::share_of<int64_t>(2048) / 64 * 64);
+  const DeviceMemory w(2 * n * n * 2), a(8 * n * 2), b(8 * n * 2), sum(8 * n * 4);
+  fill_dummy(w.data(), DType::kBF16, 2 * n * n, 2, 0, stream());
+  fill_dummy(a.data(), DType::kBF16, 8 * n, 3, 0, stream());
   stream().wait("test");
-  const DeviceMemory scale = upload(std::vector<float>(kN, 1.0f));
-  const auto* second = static_cast<const std::byte*>(w.data()) + kN * kN * 2;
+  const DeviceMemory scale = upload(std::vector<float>(n, 1.0f));
+  const auto* second = static_cast<const std::byte*>(w.data()) + n * n * 2;
   const auto chain = [&](bool alone) {
     for (int i = 0; i < 6; ++i) {
-      run({a.data(), kN, w.data(), b.data(), kN, 8, kN, kN, DType::kBF16, DType::kBF16, SmallRowsEnd::kStore});
+      run({a.data(), n, w.data(), b.data(), n, 8, n, n, DType::kBF16, DType::kBF16, SmallRowsEnd::kStore});
       if (alone) stream().wait("test");
-      run({b.data(), kN, second, sum.data(), kN, 8, kN, kN, DType::kBF16, DType::kF32, SmallRowsEnd::kAdd});
+      run({b.data(), n, second, sum.data(), n, 8, n, n, DType::kBF16, DType::kF32, SmallRowsEnd::kAdd});
       if (alone) stream().wait("test");
       rms_norm(static_cast<const float*>(sum.data()), static_cast<const float*>(scale.data()), 1e-5f, a.data(),
-               DType::kBF16, 8, kN, stream());
+               DType::kBF16, 8, n, stream());
       if (alone) stream().wait("test");
     }
   };

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "gpu_sample/gpu_sampler.h"
+#include "share.h"
 
 namespace quire {
 namespace {
@@ -195,7 +196,7 @@ void compare(const Request& r, const SampleResult& got, size_t row, int32_t voca
   }
 }
 
-class GpuSample : public testing::Test {
+class GpuSample : public ::testing::Test {
  protected:
   void SetUp() override {
     const std::string reason = gpu::why_no_device();
@@ -212,10 +213,11 @@ TEST_F(GpuSample, RandomRowsAreSampledAsOnTheCpu) {
   struct Shape {
     int32_t vocab, rows, padding, batches;
   };
-  for (const Shape shape :
-       {Shape{1000, 1, 0, 20}, Shape{1000, 300, 24, 4}, Shape{1003, 40, 0, 5}, Shape{8192, 60, 0, 3},
-        Shape{8193, 60, 3, 3}, Shape{32000, 64, 0, 4}, Shape{49153, 37, 0, 3}, Shape{128256, 8, 0, 12},
-        Shape{128256, 70, 0, 2}, Shape{152064, 33, 0, 2}}) {
+  for (Shape shape : {Shape{1000, 1, 0, 20}, Shape{1000, 300, 24, 4}, Shape{1003, 40, 0, 5}, Shape{8192, 60, 0, 3},
+                      Shape{8193, 60, 3, 3}, Shape{32000, 64, 0, 4}, Shape{49153, 37, 0, 3}, Shape{128256, 8, 0, 12},
+                      Shape{128256, 70, 0, 2}, Shape{152064, 33, 0, 2}}) {
+    shape.rows = testing::share_of(shape.rows);
+    shape.batches = testing::share_of(shape.batches);
     const Tally before = tally;
     for (int batch = 0; batch < shape.batches; ++batch) {
       Random random(++seed);
@@ -286,7 +288,7 @@ TEST_F(GpuSample, LargeVocabularies) {
   for (const int32_t vocab : {262144, 262145, 700001}) {
     std::vector<Request> requests;
     std::vector<const Request*> order;
-    for (int i = 0; i < 24; ++i) requests.push_back(random_request(random, vocab));
+    for (int i = 0; i < testing::share_of(24); ++i) requests.push_back(random_request(random, vocab));
     for (const Request& r : requests) order.push_back(&r);
     const std::vector<SampleResult> got = sampler.run(order, vocab, 0);
     for (size_t i = 0; i < requests.size(); ++i) compare(requests[i], got[i], i, vocab, scratch, tally);

@@ -249,6 +249,54 @@ TEST(Llama, LogitsOfWantedRowsDoNotDependOnTheOthers) {
   EXPECT_TRUE(Session(checkpoint, KvLayout::kPlain).step(ids, {}).empty());
 }
 
+// Takes nothing: it is told what a model needs and refuses it.
+class FullDevice final : public ModelDevice {
+ public:
+  explicit FullDevice(Needs& needs) : needs_(needs) {}
+  void expect(const Needs& needs) const override {
+    needs_ = needs;
+    throw Error(ErrorKind::kResourceExhausted, "full");
+  }
+  DType dtype() const override { return DType::kBF16; }
+  size_t weight_bytes() const override { return 0; }
+  std::unique_ptr<LinearLayer> load_linear(const std::vector<Part>&, int64_t) override { return fail(), nullptr; }
+  std::unique_ptr<EmbeddingLayer> load_embedding(const std::string&, int64_t, int64_t) override {
+    return fail(), nullptr;
+  }
+  std::unique_ptr<EmbeddingLayer> embedding_of(const LinearLayer&) override { return fail(), nullptr; }
+  const float* load_vector(const std::string&, int64_t) override { return fail(), nullptr; }
+  const float* store(std::vector<float>) override { return nullptr; }
+  void rms_norm(const float*, const float*, float, void*, int64_t, int64_t) const override {}
+  void rope_angles(const float*, int64_t, const int32_t*, int64_t, double, float*, float*) const override {}
+  void rope_kv_write(void*, int64_t, const int64_t*, int64_t, const float*, const float*, bool,
+                     const PagedKv&) const override {}
+  void silu_mul(const void*, void*, int64_t, int64_t) const override {}
+  void gather_rows(const void*, const int32_t*, void*, int64_t, int64_t) const override {}
+
+ private:
+  static void fail() { ADD_FAILURE() << "weights are loaded"; }
+  Needs& needs_;
+};
+
+TEST(Llama, SaysWhatItNeedsBeforeItLoads) {
+  for (const bool tied : {true, false}) {
+    ModelConfig config = small_config();
+    config.tie_word_embeddings = tied;
+    const RandomCheckpoint checkpoint(config);
+    ModelDevice::Needs needs;
+    ModelOptions options;
+    options.max_tokens = 100;
+    options.max_logits_rows = 10;
+    EXPECT_THROW(load_model(checkpoint, options, std::make_unique<FullDevice>(needs)), Error);
+    EXPECT_EQ((needs.matrix_elements + needs.vector_elements) * 4, static_cast<double>(checkpoint.weight_bytes()));
+    EXPECT_EQ(needs.vector_elements, static_cast<double>(config.hidden_size * (2 * config.layers + 1)));
+    // Residual stream, gate and up of each row, logits of some.
+    EXPECT_GT(needs.step_bytes, static_cast<double>(100 * (4 * config.hidden_size + 4 * config.intermediate_size) +
+                                                    10 * 4 * config.vocab_size));
+    EXPECT_LT(needs.step_bytes, 1e6);
+  }
+}
+
 TEST(Llama, RefusesWhatItCannotRun) {
   ThreadPool pool(1);
   const auto message = [&](const Checkpoint& checkpoint) {

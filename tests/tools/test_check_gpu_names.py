@@ -11,6 +11,7 @@ import check_gpu_names  # noqa: E402
 CASES = [
     ("src/gpu/runtime.h", "check(cudaMalloc(&p, n)); __syncthreads();", []),
     ("src/gpu/memory_gpu.cc", "cudaMalloc(&p, n);", ["cudaMalloc"]),
+    ("src/gpu/runtime_hip.cc", "hipError_t hipMalloc(void** p, size_t n) { return find()(p, n); }", []),
     ("src/gpu/memory_gpu.cc", "QUIRE_RUNTIME(Malloc)(&p, n);", []),
     ("src/engine/gpu_runner_gpu.cc", "QUIRE_RUNTIME(Malloc)(&p, n);", ["QUIRE_RUNTIME"]),
     ("src/kernels/norm/gpu/norm.cu", "hipDeviceSynchronize();", ["hipDeviceSynchronize"]),
@@ -24,6 +25,7 @@ CASES = [
     ("src/kernels/norm/gpu/norm.cu", "v = __shfl_xor_sync(~0u, v, 1);", ["__shfl_xor_sync"]),
     ("src/gpu/wave.h", "v = __shfl_xor_sync(~0u, v, 1);", []),
     ("tests/gpu_kernels/conversions.cu", "__global__ void f() {}", []),
+    ("tests/emulator/wave.h", "T __shfl_xor(T v, int m); cudaMalloc(&p, n);", []),
     ("tests/gpu_kernels/rows_test.cc", "__global__ void f() {}", ["__global__"]),
 ]
 

@@ -23,12 +23,20 @@ struct AttentionRequests {
   int32_t max_kv_len = 0;  // at most
 };
 
-// Any number of rows a request, any shape that paged_backend_refusals lets pass. K, V and q of one 16-bit type, heads
-// of 64 or 128 of both and a positive scale take tensor cores; all else is in f32. Few rows of long contexts are cut
+// Which kernels may take a shape that more than one fits. NVIDIA's own ones take K, V and q of one 16-bit type, heads
+// of 64 or 128 of both and a positive scale. The one on any vendor's matrix instructions takes q and out of one 16-bit
+// type, K and V of the same type or of 8 bits, and heads of multiples of 8 up to 256; it is the best there is on AMD's
+// cards. Whatever is left is done in f32.
+enum class AttentionKernelChoice : uint8_t {
+  kBest,
+  kPortable,  // those that every vendor has
+};
+
+// Any number of rows a request, any shape that paged_backend_refusals lets pass. Few rows of long contexts are cut
 // along the keys. states: attention_row_floats.
 int64_t attention_row_floats(int32_t v_head_dim, const DeviceInfo& device);
 void attention_rows(const AttentionArgs& args, const AttentionRequests& requests, float* states,
-                    const DeviceInfo& device, Stream& stream);
+                    const DeviceInfo& device, AttentionKernelChoice choice, Stream& stream);
 
 // The same, but context that fills pages is gathered first, in rounds of kGatherTokens, all requests together. The size
 // of the memory follows from the other fields: attention_gather_bytes.
@@ -38,7 +46,7 @@ struct GatherMemory {
 };
 int64_t attention_gather_bytes(const PagedKv& kv, int32_t heads, const GatherMemory& memory);
 void attention_gathered_rows(const AttentionArgs& args, const AttentionRequests& requests, const GatherMemory& memory,
-                             Stream& stream);
+                             AttentionKernelChoice choice, Stream& stream);
 
 // What decodes share keys with: blocks of the grid, the states of rows that more than one of them works on, and a
 // counter for each such row, zero before the first launch and after every one. Launches that use the same memory follow
@@ -53,7 +61,7 @@ int64_t attention_decode_state_floats(int32_t v_head_dim, int32_t blocks);
 int64_t attention_decode_counters(int32_t heads, int32_t kv_heads, int32_t max_requests);
 
 // One row a request, row first_token + i of q and out. It fits K, V and q of one 16-bit type and heads of 64 or 128 of
-// both.
+// both, with NVIDIA only: elsewhere attention_rows() has tiles for decodes.
 bool attention_decode_fits(const AttentionArgs& args);
 void attention_decode(const AttentionArgs& args, const AttentionRequests& requests, const DecodeSplit& split,
                       Stream& stream);

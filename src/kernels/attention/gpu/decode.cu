@@ -9,6 +9,7 @@
 // had the whole row, else to memory, and the last block that comes with a part of the row merges all of them in the
 // order of their keys.
 #include "gpu/numeric.h"
+#include "gpu/shared_memory.h"
 #include "gpu/wave.h"
 #include "kernels/attention/gpu/attention.h"
 #include "kernels/attention/gpu/decode_run.h"
@@ -124,7 +125,8 @@ __device__ inline void write_row(const AttentionArgs& args, int64_t row, int32_t
   store_four(args.out, row * args.out.row_stride + head * args.out.head_stride + dim, total);
 }
 
-// A wave's state over its keys of one row, spread as mma.h says: lane / 4 and 8 more are query heads.
+// A wave's state over its keys of one row, spread as gpu/matrix_instructions.h says: lane / 4 and 8 more are query
+// heads.
 template <class T, int kDims, bool kShuffled>
 struct RowState {
   static constexpr int kTiles = kDims / 8, kSteps = kDims / 16;
@@ -296,7 +298,6 @@ __global__ void __launch_bounds__(kThreads, 2)
   using Shape = DecodeShape<T, kDims, kShuffled>;
   using State = RowState<T, kDims, kShuffled>;
   constexpr int32_t kStages = Shape::kStages, kStageBytes = Shape::Fetch::kStageBytes;
-  extern __shared__ __align__(256) float4 shared_ring[];
   __shared__ SharedRun shared_run;
   __shared__ float2 numbers[kWaves][kRowHeads];
   __shared__ bool last_comes;
@@ -307,7 +308,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int32_t share = args.heads / args.kv.kv_heads, groups = row_groups(share), all_rows = args.kv.kv_heads * groups;
   const int32_t lane = static_cast<int32_t>(blockIdx.x) % lanes, rows = all_rows / lanes, first_row = lane * rows;
   const int32_t block = static_cast<int32_t>(blockIdx.x) / lanes, blocks = static_cast<int32_t>(gridDim.x) / lanes;
-  auto* const ring = reinterpret_cast<char*>(shared_ring);
+  auto* const ring = dynamic_shared_memory<char>();
   const uint32_t my_ring = shared_address(ring + wave * Shape::kRingBytes);
 
   const Run run = find_run(requests, block, blocks, rows, args.window, args.kv.block_size, shared_run);

@@ -2,6 +2,7 @@
 // and goes over their keys in tiles of 64, of which the next is fetched while it works on one; a wave has a fourth of
 // the states and all keys.
 #include "gpu/numeric.h"
+#include "gpu/shared_memory.h"
 #include "gpu/wave.h"
 #include "kernels/attention/gpu/attention.h"
 #include "kernels/attention/gpu/kv_chunk.h"
@@ -50,7 +51,6 @@ __global__ void __launch_bounds__(kThreads, 2)
   using Chunk = typename Shape::Chunk;
   constexpr int32_t kBands = Shape::kBands, kWaveStates = Shape::kWaveStates, kStates = Shape::kStates;
   constexpr int32_t kRowBytes = Chunk::kRowBytes, kPacks = kDims / 8, kSteps = kDims / 16, kKeyTiles = kKeys / 8;
-  extern __shared__ __align__(256) float4 shared_memory[];
   const PagedKv& kv = args.kv;
   const int32_t share = args.heads / kv.kv_heads, kv_head = static_cast<int32_t>(blockIdx.x) % kv.kv_heads;
   const auto slots = static_cast<int32_t>(gridDim.x) / kv.kv_heads;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     return;
   }
 
-  auto* const memory = reinterpret_cast<char*>(shared_memory);
+  auto* const memory = dynamic_shared_memory<char>();
   const uint32_t queries = shared_address(memory), planes = queries + Shape::kQueryBytes;
   // Stage s has K at planes + 2 s kPlaneBytes and V behind it.
   if constexpr (!kSmall) parts = {};

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "gpu/numeric.h"
+#include "gpu/shared_memory.h"
 #include "gpu/wave.h"
 #include "kernels/attention/gpu/attention.h"
 #include "kernels/attention/gpu/parts.h"
@@ -69,6 +70,10 @@ __device__ inline float scale_of(const PagedKv& kv, const float* scales, int64_t
   }
 }
 
+struct DimRange {
+  int32_t begin, end;
+};
+
 // Keys of one request and KV head, [begin, end) of which the tile may read; others count as 0.
 template <class Kv>
 struct KeyTiles {
@@ -79,21 +84,21 @@ struct KeyTiles {
   static constexpr int kPack = Pack<Kv>::kSize;
   static constexpr int32_t kX = 16 / sizeof(Kv);
 
-  // K of keys first ... first + kKeys - 1 to rows of `stride` floats.
-  __device__ void load_k(int32_t first, float* rows, int32_t stride) const {
+  // Dimensions `dims` of K of keys first ... first + kKeys - 1 to rows of `stride` floats.
+  __device__ void load_k(int32_t first, DimRange dims, float* rows, int32_t stride) const {
     if (kv.layout == KvLayout::kPlain) {
-      load_plain(kv.k, kv.k_scales, kv.head_dim, first, rows, stride);
+      load_plain(kv.k, kv.k_scales, kv.head_dim, first, dims, rows, stride);
     } else {
-      load_shuffled_k(first, rows, stride);
+      load_shuffled_k(first, dims, rows, stride);
     }
   }
 
   // V likewise.
-  __device__ void load_v(int32_t first, float* rows, int32_t stride) const {
+  __device__ void load_v(int32_t first, DimRange dims, float* rows, int32_t stride) const {
     if (kv.layout == KvLayout::kPlain) {
-      load_plain(kv.v, kv.v_scales, kv.v_head_dim, first, rows, stride);
+      load_plain(kv.v, kv.v_scales, kv.v_head_dim, first, dims, rows, stride);
     } else {
-      load_shuffled_v(first, rows, stride);
+      load_shuffled_v(first, dims, rows, stride);
     }
   }
 
@@ -106,16 +111,16 @@ struct KeyTiles {
   }
 
   // Neighbouring threads take neighbouring packs of a key.
-  __device__ void load_plain(const void* plane, const float* scales, int32_t dims, int32_t first, float* rows,
-                             int32_t stride) const {
-    const int32_t packs = dims / kPack;
+  __device__ void load_plain(const void* plane, const float* scales, int32_t head_dims, int32_t first, DimRange dims,
+                             float* rows, int32_t stride) const {
+    const int32_t packs = (dims.end - dims.begin) / kPack;
     for (int32_t i = threadIdx.x; i < packs * kKeys; i += kThreads) {
       const int32_t row = i / packs, dim = i % packs * kPack, key = first + row;
       float values[kPack] = {}, scale = 0.0f;
       if (key >= begin && key < end) {
         const int64_t block = keys.block(key, kv.block_size);
         const int32_t slot = key % kv.block_size;
-        const int64_t at = ((block * kv.block_size + slot) * kv.kv_heads + head) * dims + dim;
+        const int64_t at = ((block * kv.block_size + slot) * kv.kv_heads + head) * head_dims + dims.begin + dim;
         unpack(*reinterpret_cast<const Pack<Kv>*>(static_cast<const Kv*>(plane) + at), values);
         scale = scale_of(kv, scales, block, slot, head);
       }
@@ -124,7 +129,7 @@ struct KeyTiles {
   }
 
   // Neighbouring threads take the same pack of neighbouring keys.
-  __device__ void load_shuffled_k(int32_t first, float* rows, int32_t stride) const {
+  __device__ void load_shuffled_k(int32_t first, DimRange dims, float* rows, int32_t stride) const {
     const int32_t row = static_cast<int32_t>(threadIdx.x) % kKeys, key = first + row;
     const bool seen = key >= begin && key < end;
     const Kv* from = nullptr;
@@ -136,15 +141,16 @@ struct KeyTiles {
       scale = scale_of(kv, kv.k_scales, block, slot, head);
     }
 #pragma unroll 4
-    for (int32_t dim = static_cast<int32_t>(threadIdx.x) / kKeys * kPack; dim < kv.head_dim; dim += kGroups * kPack) {
+    for (int32_t dim = dims.begin + static_cast<int32_t>(threadIdx.x) / kKeys * kPack; dim < dims.end;
+         dim += kGroups * kPack) {
       float values[kPack] = {};
       if (seen) unpack(*reinterpret_cast<const Pack<Kv>*>(from + dim / kX * kv.block_size * kX + dim % kX), values);
-      store(values, scale, rows + row * stride + dim);
+      store(values, scale, rows + row * stride + dim - dims.begin);
     }
   }
 
   // Here a pack is kPack keys of one dimension.
-  __device__ void load_shuffled_v(int32_t first, float* rows, int32_t stride) const {
+  __device__ void load_shuffled_v(int32_t first, DimRange dims, float* rows, int32_t stride) const {
     for (int32_t row = 0; row < kKeys; row += kPack) {
       const int32_t key = first + row;
       const bool seen = key + kPack > begin && key < end;
@@ -160,13 +166,14 @@ struct KeyTiles {
           if (key + n >= begin && key + n < end) scales[n] = scale_of(kv, kv.v_scales, block, slot + n, head);
         }
       }
-      for (int32_t dim = threadIdx.x; dim < kv.v_head_dim; dim += kThreads) {
+      for (int32_t dim = dims.begin + static_cast<int32_t>(threadIdx.x); dim < dims.end; dim += kThreads) {
         float values[kPack] = {};
         if (seen) unpack(*reinterpret_cast<const Pack<Kv>*>(from + dim * kX), values);
 #pragma unroll
         for (int n = 0; n < kPack; ++n) {
           // What lies in the slots of other keys may be no number.
-          rows[(row + n) * stride + dim] = key + n >= begin && key + n < end ? values[n] * scales[n] : 0.0f;
+          rows[(row + n) * stride + dim - dims.begin] =
+              key + n >= begin && key + n < end ? values[n] * scales[n] : 0.0f;
         }
       }
     }
@@ -174,17 +181,25 @@ struct KeyTiles {
 };
 
 // Floats of shared memory: queries, a tile of K and one of V, weights, and a number a state. If that is too much, K and
-// V take turns in the same place.
+// V take turns in the same place, and if that still is, pieces of so many dimensions of them.
 template <int kStates>
 __host__ __device__ bool keeps_both(const PagedKv& kv) {
   constexpr int32_t kRoom = 12 * 1024;
   return kStates * kv.head_dim + kKeys * (kv.head_dim + kv.v_head_dim + 2 * kPad) + kStates * (kKeys + 2) <= kRoom;
 }
 template <int kStates>
+__host__ __device__ int32_t dims_at_once(const PagedKv& kv) {
+  constexpr int32_t kMostFloats = (kPortableIsBest ? 64 : 227) * 256;
+  static_assert(kMostFloats >= kStates * kMaxHeadDim + kStates * (kKeys + 2) + kKeys * (kThreads + kPad));
+  const int32_t most = max(kv.head_dim, kv.v_head_dim);
+  const int32_t room = (kMostFloats - kStates * (kv.head_dim + kKeys + 2)) / kKeys - kPad;
+  return most <= room ? most : room / kThreads * kThreads;
+}
+template <int kStates>
 size_t shared_floats(const PagedKv& kv) {
-  const int32_t k = kv.head_dim + kPad, v = kv.v_head_dim + kPad, both = k + v, one = k > v ? k : v;
-  return static_cast<size_t>(kStates * kv.head_dim + kKeys * (keeps_both<kStates>(kv) ? both : one) +
-                             kStates * (kKeys + 2));
+  const int32_t tiles =
+      keeps_both<kStates>(kv) ? kv.head_dim + kv.v_head_dim + 2 * kPad : dims_at_once<kStates>(kv) + kPad;
+  return static_cast<size_t>(kStates * kv.head_dim + kKeys * tiles + kStates * (kKeys + 2));
 }
 
 // kSteps: dimensions of V that each thread owns, kThreads apart.
@@ -192,7 +207,6 @@ template <class Kv, int kSteps, int kStates>
 __global__ void __launch_bounds__(kThreads)
     attend(AttentionArgs args, AttentionRequests requests, AttentionParts parts) {
   constexpr int kGroupStates = kStates / kGroups;
-  extern __shared__ float4 shared[];
   const PagedKv& kv = args.kv;
   const int32_t share = args.heads / kv.kv_heads, head = static_cast<int32_t>(blockIdx.x) % kv.kv_heads;
   const auto slots = static_cast<int32_t>(gridDim.x) / kv.kv_heads;
@@ -224,13 +238,15 @@ __global__ void __launch_bounds__(kThreads)
 
   const PartKeys range = part_keys<kKeys>(args, requests, parts, tile, share, part);
   if (range.none) return;
-  const int32_t dims = kv.head_dim, k_stride = dims + kPad, v_stride = kv.v_head_dim + kPad;
+  const int32_t dims = kv.head_dim;
   const bool both = keeps_both<kStates>(kv);
-  float* const queries = reinterpret_cast<float*>(shared);                                       // [kStates, dims]
-  float* const keys = queries + kStates * dims;                                                  // [kKeys, k_stride]
-  float* const values_of_keys = both ? keys + kKeys * k_stride : keys;                           // [kKeys, v_stride]
-  float* const weights = keys + kKeys * (both ? k_stride + v_stride : max(k_stride, v_stride));  // [kStates, kKeys]
-  float* const factors = weights + kStates * kKeys;  // [kStates], of what is summed so far
+  const int32_t at_once = both ? kMaxHeadDim : dims_at_once<kStates>(kv);
+  const int32_t k_stride = (both ? dims : at_once) + kPad, v_stride = (both ? kv.v_head_dim : at_once) + kPad;
+  float* const queries = dynamic_shared_memory<float>();                          // [kStates, dims]
+  float* const keys = queries + kStates * dims;                                   // [kKeys, k_stride]
+  float* const values_of_keys = both ? keys + kKeys * k_stride : keys;            // [kKeys, v_stride]
+  float* const weights = keys + kKeys * (both ? k_stride + v_stride : k_stride);  // [kStates, kKeys]
+  float* const factors = weights + kStates * kKeys;                               // [kStates], of what is summed so far
   for (int32_t i = threadIdx.x; i < kStates * dims; i += kThreads) {
     const int32_t state = i / dims, dim = i % dims;
     float value = 0.0f;
@@ -273,20 +289,23 @@ __global__ void __launch_bounds__(kThreads)
 
   const KeyTiles<Kv> tiles{kv, range, head, range.begin, range.end};
   for (int32_t first = range.first; first < range.stop; first += kKeys) {
-    __syncthreads();  // the values before are used up; at first: the queries are there after the next one
-    tiles.load_k(first, keys, k_stride);
-    if (both) tiles.load_v(first, values_of_keys, v_stride);
-    __syncthreads();
     float scores[kGroupStates] = {};
-    for (int32_t dim = 0; dim < dims; dim += 4) {
-      const float4 k = *reinterpret_cast<const float4*>(keys + lane * k_stride + dim);
+    for (DimRange piece{0, min(at_once, dims)}; piece.begin < dims;
+         piece = {piece.end, min(piece.end + at_once, dims)}) {
+      __syncthreads();  // the values before are used up; at first: the queries are there after the next one
+      tiles.load_k(first, piece, keys, k_stride);
+      if (both) tiles.load_v(first, {0, kv.v_head_dim}, values_of_keys, v_stride);
+      __syncthreads();
+      for (int32_t dim = piece.begin; dim < piece.end; dim += 4) {
+        const float4 k = *reinterpret_cast<const float4*>(keys + lane * k_stride + dim - piece.begin);
 #pragma unroll
-      for (int i = 0; i < kGroupStates; ++i) {
-        const float4 q = *reinterpret_cast<const float4*>(queries + (group_state + i) * dims + dim);
-        scores[i] = fmaf(q.x, k.x, scores[i]);
-        scores[i] = fmaf(q.y, k.y, scores[i]);
-        scores[i] = fmaf(q.z, k.z, scores[i]);
-        scores[i] = fmaf(q.w, k.w, scores[i]);
+        for (int i = 0; i < kGroupStates; ++i) {
+          const float4 q = *reinterpret_cast<const float4*>(queries + (group_state + i) * dims + dim);
+          scores[i] = fmaf(q.x, k.x, scores[i]);
+          scores[i] = fmaf(q.y, k.y, scores[i]);
+          scores[i] = fmaf(q.z, k.z, scores[i]);
+          scores[i] = fmaf(q.w, k.w, scores[i]);
+        }
       }
     }
     const int32_t key = first + lane;
@@ -312,35 +331,40 @@ __global__ void __launch_bounds__(kThreads)
       if (lane == 0) factors[state] = factor;
     }
     __syncthreads();
-    if (!both) {
-      tiles.load_v(first, values_of_keys, v_stride);
-      __syncthreads();
-    }
 #pragma unroll
     for (int state = 0; state < kStates; ++state) {
       const float factor = factors[state];
 #pragma unroll
       for (int j = 0; j < kSteps; ++j) totals[state][j] *= factor;
     }
-    for (int32_t k = 0; k < kKeys; k += 4) {
-      float values[4][kSteps];
-#pragma unroll
-      for (int n = 0; n < 4; ++n) {
-#pragma unroll
-        for (int j = 0; j < kSteps; ++j) {
-          const int32_t dim = static_cast<int32_t>(threadIdx.x) + j * kThreads;
-          values[n][j] = dim < kv.v_head_dim ? values_of_keys[(k + n) * v_stride + dim] : 0.0f;
-        }
+    for (DimRange piece{0, min(at_once, kv.v_head_dim)}; piece.begin < kv.v_head_dim;
+         piece = {piece.end, min(piece.end + at_once, kv.v_head_dim)}) {
+      if (!both) {
+        if (piece.begin > 0) __syncthreads();
+        tiles.load_v(first, piece, values_of_keys, v_stride);
+        __syncthreads();
       }
+      for (int32_t k = 0; k < kKeys; k += 4) {
+        float values[4][kSteps];
 #pragma unroll
-      for (int state = 0; state < kStates; ++state) {
-        const float4 weight = *reinterpret_cast<const float4*>(weights + state * kKeys + k);
+        for (int n = 0; n < 4; ++n) {
 #pragma unroll
-        for (int j = 0; j < kSteps; ++j) {
-          totals[state][j] = fmaf(weight.x, values[0][j], totals[state][j]);
-          totals[state][j] = fmaf(weight.y, values[1][j], totals[state][j]);
-          totals[state][j] = fmaf(weight.z, values[2][j], totals[state][j]);
-          totals[state][j] = fmaf(weight.w, values[3][j], totals[state][j]);
+          for (int j = 0; j < kSteps; ++j) {
+            const int32_t dim = static_cast<int32_t>(threadIdx.x) + j * kThreads;
+            values[n][j] =
+                dim >= piece.begin && dim < piece.end ? values_of_keys[(k + n) * v_stride + dim - piece.begin] : 0.0f;
+          }
+        }
+#pragma unroll
+        for (int state = 0; state < kStates; ++state) {
+          const float4 weight = *reinterpret_cast<const float4*>(weights + state * kKeys + k);
+#pragma unroll
+          for (int j = 0; j < kSteps; ++j) {
+            totals[state][j] = fmaf(weight.x, values[0][j], totals[state][j]);
+            totals[state][j] = fmaf(weight.y, values[1][j], totals[state][j]);
+            totals[state][j] = fmaf(weight.z, values[2][j], totals[state][j]);
+            totals[state][j] = fmaf(weight.w, values[3][j], totals[state][j]);
+          }
         }
       }
     }

@@ -54,7 +54,8 @@ struct KvChunk {
     }
   }
 
-  // Fragments b of mma.h over dimensions 16 * step ... + 15 for keys 0..7 (the first two) and 8..15.
+  // Fragments b of gpu/matrix_instructions.h over dimensions 16 * step ... + 15 for keys 0..7 (the first two)
+  // and 8..15.
   __device__ static void load_k(uint32_t (&to)[4], uint32_t k, int32_t step) {
     const auto lane = static_cast<int32_t>(threadIdx.x) % kWave;
     const int32_t matrix = lane / 8, line = lane % 8;

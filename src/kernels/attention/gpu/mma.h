@@ -1,6 +1,9 @@
 #pragma once
-// Products of 16-bit fragments on tensor cores and the copies that feed them: NVIDIA's, from compute capability 8.0 on.
+// What feeds tensor cores and goes with them: NVIDIA's, from compute capability 8.0 on. Their products are in
+// gpu/matrix_instructions.h.
 // Included by GPU sources only, and by those outside of HIP.
+#include "gpu/instructions.h"
+#include "gpu/matrix_instructions.h"
 #include "gpu/numeric.h"
 #include "gpu/wave.h"
 
@@ -74,21 +77,6 @@ __device__ inline void load_matrices(uint32_t (&to)[4], uint32_t address) {
   }
 }
 
-// c[16, 8] += a[16, 16] * b[16, 8]. With g = lane / 4 and t = 2 * (lane % 4): a = (g, t), (g + 8, t), (g, t + 8),
-// (g + 8, t + 8), each with the next column; b = rows t and t + 8, each with the next, of column g; c = (g, t), (g, t +
-// 1), (g + 8, t), (g + 8, t + 1).
-__device__ inline void multiply(F16, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-__device__ inline void multiply(BF16, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // Two floats rounded, the first in the low half.
 __device__ inline uint32_t pack_pair(F16, float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);
@@ -98,15 +86,6 @@ __device__ inline uint32_t pack_pair(BF16, float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
-
-__device__ inline float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// Within a few units in the last place of 1.
-__device__ inline float tanh_fast(float x) { return 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * x)); }
 
 }  // namespace quire::gpu
 

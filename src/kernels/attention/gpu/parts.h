@@ -33,9 +33,8 @@ struct PartKeys {
   bool fresh, finish;  // no state before; out is written
   bool none;           // there is nothing to do
 
-  __device__ int64_t block(int32_t key, int32_t block_size) const {
-    return table != nullptr ? table[key / block_size] : key / block_size + shift;
-  }
+  __device__ int64_t block(int32_t key, int32_t block_size) const { return block_at(key / block_size); }
+  __device__ int64_t block_at(int32_t index) const { return table != nullptr ? table[index] : index + shift; }
 };
 
 // The first page of a request's context that is worth gathering, and how many are full.
@@ -100,14 +99,29 @@ __device__ inline StatePlace state_place(const AttentionParts& parts, const Atte
   return {parts.states + index * args.kv.v_head_dim, reinterpret_cast<float2*>(numbers) + index};
 }
 
-// The two kernels; the second has conditions. small: with small tiles, which the second takes for all kinds but kWhole
-// anyway.
-bool attention_extend_fits(const AttentionArgs& args);
+// The kernels; those after the first have conditions. small: with small tiles, which the second takes for all kinds but
+// kWhole anyway.
 void launch_general(const AttentionArgs& args, const AttentionRequests& requests, const AttentionParts& parts,
                     bool small, Stream& stream);
+bool attention_extend_fits(const AttentionArgs& args);
 void launch_extend(const AttentionArgs& args, const AttentionRequests& requests, const AttentionParts& parts,
                    bool small, Stream& stream);
+#if defined(__HIP_PLATFORM_AMD__)
+constexpr bool kPortableIsBest = true;
+#else
+constexpr bool kPortableIsBest = false;
+#endif
+// The one on any vendor's matrix instructions. states: matrix_tile_states, where the card holds so many blocks.
+bool attention_matrix_fits(const AttentionArgs& args);
+int32_t matrix_tile_states(const AttentionArgs& args, const AttentionRequests& requests, int64_t resident);
+void launch_matrix(const AttentionArgs& args, const AttentionRequests& requests, const AttentionParts& parts,
+                   int32_t states, Stream& stream);
+void launch_matrix_8_bit(const AttentionArgs& args, const AttentionRequests& requests, const AttentionParts& parts,
+                         int32_t states, Stream& stream);
 // States of their tiles.
 constexpr int32_t kGeneralStates = 16, kSmallGeneralStates = 4, kExtendStates = 128, kSmallExtendStates = 64;
+// Keys in a block of the cache that the last one takes at most.
+constexpr int32_t kMatrixBlockSize = 512;
+constexpr int32_t kMatrixDecodeStates = 16, kMatrixStates = 64, kMatrixLargeStates = 128;
 
 }  // namespace quire::gpu

@@ -1,4 +1,6 @@
 // Rows of any number a request: which kernel takes them, in how many parts, and the gathering of contexts.
+#include <algorithm>
+
 #include "gpu/numeric.h"
 #include "gpu/vector.h"
 #include "gpu/wave.h"
@@ -10,17 +12,52 @@ namespace quire::gpu {
 namespace {
 
 constexpr int kThreads = 256, kWaves = kThreads / kWave;
-// Parts have at least so many keys, and contexts that are cut: with tensor cores and without.
-constexpr int32_t kLeastKeys = 256, kLongKeys = 1024, kLeastGeneralKeys = 64, kLongGeneralKeys = 256;
-// Blocks of the kernels that a multiprocessor runs at a time.
-constexpr int32_t kGeneralBlocks = 4, kExtendBlocks = 2;
+enum class Kernel : uint8_t { kGeneral, kExtend, kMatrix };
 
-void launch_parts(const AttentionArgs& args, const AttentionRequests& requests, const AttentionParts& parts, bool small,
-                  Stream& stream) {
-  if (attention_extend_fits(args)) {
-    launch_extend(args, requests, parts, small, stream);
-  } else {
-    launch_general(args, requests, parts, small, stream);
+Kernel kernel_of(const AttentionArgs& args, AttentionKernelChoice choice) {
+  if (choice == AttentionKernelChoice::kBest && attention_extend_fits(args)) return Kernel::kExtend;
+  if ((choice == AttentionKernelChoice::kPortable || kPortableIsBest) && attention_matrix_fits(args))
+    return Kernel::kMatrix;
+  return Kernel::kGeneral;
+}
+
+// How a kernel's work is cut.
+struct Cut {
+  int32_t blocks;                 // that a multiprocessor runs at a time
+  int32_t least_keys, long_keys;  // parts have at least so many keys, and contexts that are cut
+};
+constexpr Cut cut_of(Kernel kernel) {
+  switch (kernel) {
+    case Kernel::kExtend:
+      return {2, 256, 1024};
+    case Kernel::kMatrix:
+      return {2, 128, 512};
+    default:
+      return {4, 64, 256};
+  }
+}
+
+// How many states a block takes; `resident` blocks run at a time.
+int32_t tile_states(Kernel kernel, const AttentionArgs& args, const AttentionRequests& requests, int64_t resident) {
+  if (kernel == Kernel::kMatrix) return matrix_tile_states(args, requests, resident);
+  const int64_t states = int64_t{requests.tokens} * (args.heads / args.kv.kv_heads);
+  // Small tiles where large ones are too few for the card, or would be mostly empty.
+  if (kernel == Kernel::kExtend) {
+    const int64_t tiles = std::max<int64_t>(ceil_blocks(states, kExtendStates), requests.requests) * args.kv.kv_heads;
+    return tiles <= resident ? kSmallExtendStates : kExtendStates;
+  }
+  return states <= int64_t{requests.requests} * kSmallGeneralStates ? kSmallGeneralStates : kGeneralStates;
+}
+
+void launch_parts(Kernel kernel, const AttentionArgs& args, const AttentionRequests& requests,
+                  const AttentionParts& parts, int32_t states, Stream& stream) {
+  switch (kernel) {
+    case Kernel::kExtend:
+      return launch_extend(args, requests, parts, states == kSmallExtendStates, stream);
+    case Kernel::kMatrix:
+      return launch_matrix(args, requests, parts, states, stream);
+    case Kernel::kGeneral:
+      return launch_general(args, requests, parts, states == kSmallGeneralStates, stream);
   }
 }
 
@@ -157,35 +194,32 @@ struct GatherLayout {
 }  // namespace
 
 int64_t attention_row_floats(int32_t v_head_dim, const DeviceInfo& device) {
-  const int32_t states = kExtendBlocks * kSmallExtendStates > kGeneralBlocks * kGeneralStates
-                             ? kExtendBlocks * kSmallExtendStates
-                             : kGeneralBlocks * kGeneralStates;
+  const int32_t states =
+      std::max({cut_of(Kernel::kExtend).blocks * kSmallExtendStates, cut_of(Kernel::kMatrix).blocks * kMatrixStates,
+                cut_of(Kernel::kGeneral).blocks * kGeneralStates});
   return int64_t{device.multiprocessors} * states * (v_head_dim + 2);
 }
 
 void attention_rows(const AttentionArgs& args, const AttentionRequests& requests, float* states,
-                    const DeviceInfo& device, Stream& stream) {
+                    const DeviceInfo& device, AttentionKernelChoice choice, Stream& stream) {
   if (requests.requests == 0) return;
-  const bool fast = attention_extend_fits(args);
-  const int32_t share = args.heads / args.kv.kv_heads;
-  const auto tiles_of = [&](int32_t states) {
-    const int64_t full = (int64_t{requests.tokens} * share + states - 1) / states;
-    return (full > requests.requests ? full : requests.requests) * args.kv.kv_heads;
-  };
-  const int32_t resident = device.multiprocessors * (fast ? kExtendBlocks : kGeneralBlocks);
-  // Small tiles where large ones are too few for the card, or would be mostly empty.
-  const bool small = fast ? tiles_of(kExtendStates) <= resident
-                          : int64_t{requests.tokens} * share <= int64_t{requests.requests} * kSmallGeneralStates;
-  const int32_t states_of_tile = fast ? kSmallExtendStates : small ? kSmallGeneralStates : kGeneralStates;
-  const int64_t room = resident / tiles_of(states_of_tile);
+  const Kernel kernel = kernel_of(args, choice);
+  const Cut cut = cut_of(kernel);
+  const int32_t resident = device.multiprocessors * cut.blocks;
+  const int32_t tile = tile_states(kernel, args, requests, resident);
+  // The extend kernel is cut in small tiles only.
+  const int32_t part_tile = kernel == Kernel::kExtend ? kSmallExtendStates : tile;
+  const int64_t all_states = int64_t{requests.tokens} * (args.heads / args.kv.kv_heads);
+  const int64_t tiles =
+      std::max<int64_t>((all_states + part_tile - 1) / part_tile, requests.requests) * args.kv.kv_heads;
+  const int64_t room = resident / tiles;
   AttentionParts parts;
-  if (room > 1 && requests.max_kv_len >= (fast ? kLongKeys : kLongGeneralKeys)) {
+  if (room > 1 && requests.max_kv_len >= cut.long_keys) {
     parts.kind = AttentionParts::Kind::kSplit;
-    const int64_t most = requests.max_kv_len / (fast ? kLeastKeys : kLeastGeneralKeys);
-    parts.count = static_cast<int32_t>(room < most ? room : most);
+    parts.count = static_cast<int32_t>(std::min<int64_t>(room, requests.max_kv_len / cut.least_keys));
     parts.states = states;
   }
-  launch_parts(args, requests, parts, small, stream);
+  launch_parts(kernel, args, requests, parts, tile, stream);
   if (parts.kind == AttentionParts::Kind::kWhole) return;
   launch(stream, merge_parts, dim3(ceil_blocks(int64_t{requests.tokens} * args.heads, kWaves)), dim3(kThreads), 0, args,
          requests, parts);
@@ -196,8 +230,14 @@ int64_t attention_gather_bytes(const PagedKv& kv, int32_t heads, const GatherMem
 }
 
 void attention_gathered_rows(const AttentionArgs& args, const AttentionRequests& requests, const GatherMemory& memory,
-                             Stream& stream) {
+                             AttentionKernelChoice choice, Stream& stream) {
   if (requests.requests == 0) return;
+  const Kernel kernel = kernel_of(args, choice);
+  // Every launch goes over the same tiles. Some card has so many blocks.
+  constexpr int32_t kManyBlocks = 256;
+  const int32_t tile = kernel == Kernel::kMatrix   ? matrix_tile_states(args, requests, kManyBlocks)
+                       : kernel == Kernel::kExtend ? kExtendStates
+                                                   : kGeneralStates;
   const GatherLayout layout(args.kv, args.heads, memory);
   const int32_t block_size = args.kv.block_size, pages = memory.round_tokens / block_size;
   launch(stream, number_pages, dim3(1), dim3(kThreads), 0, requests, args.window, block_size, layout.page_offsets);
@@ -214,10 +254,10 @@ void attention_gathered_rows(const AttentionArgs& args, const AttentionRequests&
     parts.first_page = static_cast<int32_t>(first);
     launch(stream, gather_pages, dim3(static_cast<unsigned>(pages)), dim3(kThreads), 0, args.kv, layout.kv,
            block_bytes_of(args.kv), requests, args.window, layout.page_offsets, parts.first_page);
-    launch_parts(gathered, requests, parts, false, stream);
+    launch_parts(kernel, gathered, requests, parts, tile, stream);
   }
   parts.kind = AttentionParts::Kind::kRest;
-  launch_parts(args, requests, parts, false, stream);
+  launch_parts(kernel, args, requests, parts, tile, stream);
 }
 
 }  // namespace quire::gpu

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "gpu/shared_memory.h"
 #include "gpu/vector.h"
 #include "gpu/wave.h"
 #include "kernels/kv_write/gpu/kv_write.h"
@@ -241,9 +242,8 @@ __device__ inline void store_tile(const WriteArgs& args, const Plane& plane, con
 
 // kRotate: q and K are rotated.
 template <class T, class C, int kUnit, bool kRotate>
-__global__ void __launch_bounds__(kThreads, sizeof(T) == 2 ? (kRotate ? 6 : 10) : 4)
+__global__ void __launch_bounds__(kThreads, resident(kThreads, sizeof(T) == 2 ? (kRotate ? 6 : 10) : 4))
     write_kernel(const WriteArgs args) {
-  extern __shared__ float4 tile_memory[];
   __shared__ int64_t begins[kTokens];
   __shared__ float inverses[kTokens];
   let_next_kernel_start();
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 2 ? (kRotate ? 6 : 10) 
   const bool is_k = role < args.kv_heads;
   const Plane plane = is_k ? args.k : args.v;
   const int head = is_k ? role : role - args.kv_heads;
-  auto* tile = reinterpret_cast<float*>(tile_memory);
+  auto* tile = dynamic_shared_memory<float>();
   const int stride = tile_stride(plane.stored_dim);
   int64_t slot = -1;
   uint32_t largest = 0;

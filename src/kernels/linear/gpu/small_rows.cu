@@ -1,309 +1,163 @@
 #include "kernels/linear/gpu/small_rows.h"
 
 #include <algorithm>
+#include <cmath>
 
-#include "gpu/cluster.h"
+#include "gpu/matrix.h"
 #include "gpu/vector.h"
-#include "kernels/attention/gpu/mma.h"
 
-// The weights are the left operand of the tensor cores' products, so a tile of 16 rows of w meets 8 rows of x. A
-// block has 8 warps side by side along k. Each keeps x of its columns (together a slice of k) in registers while tiles
-// of w stream by: it copies pieces of 16 rows by 128 bytes into a ring of its own in shared memory and waits for nobody
-// until its tile is done; then the warps' sums are added. The two blocks of a cluster have a half of k each; they meet
-// after a group of tiles, and each finishes every other one.
-//
-// Which k a lane's 16 bytes hold is the same for w and x, so the order in which the instruction wants k doesn't matter.
+// Products of few rows by any vendor's matrix instructions. A block has 16 rows of w, the lines of the left operand,
+// and the rows of x are those of the right one. Its waves take pieces of k in turn, each straight from memory to
+// registers: the weights are used once, and x is small enough for the cache next to the wave. In the end the waves'
+// sums are added in their order.
 namespace quire::gpu {
 namespace {
 
-constexpr int kWarps = 8, kThreads = kWarps * 32, kTile = 16, kColumns = 64, kRun = kWarps * kColumns;
-constexpr int kStageBytes = kTile * kColumns * 2;
-constexpr int kGroup = 4;   // tiles between meetings of a cluster
-constexpr int kDepth = 4;   // runs of k that a slice has
-constexpr int kStages = 4;  // of a warp's ring
-constexpr int kBlocksPerSm = 2;
-constexpr int kRows = 8;
-static_assert(kRows == kSmallRowsMost);
-
-#if !defined(__HIP_PLATFORM_AMD__)
+constexpr int kWaves = 4, kThreads = kWaves * kWave, kTile = 16;
+constexpr int kPiece = 64;  // of k: 128 bytes of a row
+constexpr int kPacks = kPiece / 32;
+constexpr int kAhead = 2;  // pieces that a wave has under way
+constexpr int kSumStride = kTile + 4;
 
 struct Work {
   const void *x, *w;
   void* y;
   int64_t ldx, ldy, upper;  // upper: elements of w from a tile's row 0 to its row 8
-  int m, n, k, tiles, tile_rows;
+  int m, n, k, tile_rows;
   DType y_type;
   SmallRowsEnd end;
 };
-
-// Of each warp, sums of a tile by [row of x][row of w]; the stride keeps lanes on different banks.
-constexpr int kSumStride = 20;
-constexpr int kSumFloats = kRows * kSumStride, kOut = kRows * kTile;
-
-constexpr size_t kSharedBytes = kWarps * kStages * kStageBytes +
-                                (2 * kWarps * kSumFloats + 2 * kGroup * kOut) * sizeof(float) + 2 * sizeof(uint64_t);
 
 template <class T>
 __device__ inline float rounded(float value) {
   return to_float(from_float<T>(value));
 }
 
-// kRanks: blocks of a cluster.
-template <class T, int kRanks>
-__global__ void __launch_bounds__(kThreads, 2) small_rows_kernel(const Work work) {
-  extern __shared__ __align__(128) uint4 shared[];
-  float* const sums = reinterpret_cast<float*>(shared + kWarps * kStages * kStageBytes / 16);
-  float* const group_sums = sums + 2 * kWarps * kSumFloats;
-  // Phases end when all warps have written their sums of a tile.
-  auto* const full = reinterpret_cast<uint64_t*>(group_sums + 2 * kGroup * kOut);
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const int rank = static_cast<int>(blockIdx.x) % kRanks;  // in the cluster
+// A wave's part of a piece of both operands: of each line its group's 8 elements of every 32.
+struct Piece {
+  uint4 w[kLines][kPacks], x[kLines][kPacks];
+};
 
-  if (thread == 0) {
-    start_barrier(&full[0], kWarps);
-    start_barrier(&full[1], kWarps);
+template <class T>
+__global__ void __launch_bounds__(kThreads) small_rows_kernel(const Work work) {
+  __shared__ float sums[kWaves][kTile][kSumStride];  // [row of x][row of w]
+  let_next_kernel_start();
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWave, wave = thread / kWave;
+  const auto tile = static_cast<int>(blockIdx.x);
+  const bool pairs = work.end == SmallRowsEnd::kSiluMul;
+  const auto column_of = [&](int pack) { return pack * 32 + group_of(lane) * 8; };
+
+  const T* w_rows[kLines];
+  const T* x_rows[kLines];
+  bool w_there[kLines], x_there[kLines];
+#pragma unroll
+  for (int i = 0; i < kLines; ++i) {
+    const int line = line_of(lane, i);
+    w_there[i] = pairs || tile * kTile + line < work.n;
+    const int64_t row = static_cast<int64_t>(tile) * work.tile_rows + line % 8;
+    w_rows[i] = static_cast<const T*>(work.w) + (w_there[i] ? row * work.k + line / 8 * work.upper : 0);
+    x_there[i] = line < work.m;
+    x_rows[i] = static_cast<const T*>(work.x) + (x_there[i] ? line * work.ldx : 0);
+  }
+  const auto load_of = [&](const T* row, bool there, int at) {
+    if (!there || at >= work.k) return make_uint4(0, 0, 0, 0);
+    return *reinterpret_cast<const uint4*>(row + at);
+  };
+  const auto load_w = [&](Piece& piece, int k) {
+#pragma unroll
+    for (int i = 0; i < kLines; ++i) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) piece.w[i][p] = load_of(w_rows[i], w_there[i], k + column_of(p));
+    }
+  };
+  const auto load_x = [&](Piece& piece, int k) {
+#pragma unroll
+    for (int i = 0; i < kLines; ++i) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) piece.x[i][p] = load_of(x_rows[i], x_there[i], k + column_of(p));
+    }
+  };
+
+  constexpr int kStep = kWaves * kPiece;
+  int k = wave * kPiece;
+  Piece pieces[kAhead];
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) load_w(pieces[i], k + i * kStep);
+  wait_for_previous_kernel();
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) load_x(pieces[i], k + i * kStep);
+  MatrixTile c = {};
+  for (; k < work.k; k += kAhead * kStep) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        MatrixOperand left[2], right[2];
+#pragma unroll
+        for (int n = 0; n < kLines; ++n) {
+          set_line(left, n, pieces[i].w[n][p]);
+          set_line(right, n, pieces[i].x[n][p]);
+        }
+        multiply(T{}, c, left[0], right[0]);
+        multiply(T{}, c, left[1], right[1]);
+      }
+      load_w(pieces[i], k + (i + kAhead) * kStep);
+      load_x(pieces[i], k + (i + kAhead) * kStep);
+    }
+  }
+
+#pragma unroll
+  for (int n = 0; n < kLines; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[wave][line_of(lane, n)][depth_of(group_of(lane), e)] = c[n][e];
   }
   __syncthreads();
-
-  // This block's tiles, first and the next count - 1, and its runs of k.
-  const int team = static_cast<int>(blockIdx.x) / kRanks, teams = static_cast<int>(gridDim.x) / kRanks;
-  const int64_t tiles = work.tiles;
-  const int first = static_cast<int>(tiles * team / teams);
-  const int count = static_cast<int>(tiles * (team + 1) / teams) - first;
-  const int runs = (work.k + kRun - 1) / kRun, run_begin = runs * rank / kRanks, run_end = runs * (rank + 1) / kRanks;
-
-  // Copies: a lane has 16 bytes of rows lane / 8, and 4, 8, 12 more.
-  const int copy_row = lane / 8, copy_column = lane % 8;
-  const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * kStages * kStageBytes);
-  const uint32_t copy_to = ring + static_cast<uint32_t>(copy_row * 128 + (copy_column ^ (copy_row % 2 * 4)) * 16);
-  const int64_t row4 = int64_t{4} * work.k;
-  int copy_group = 0, copy_tile = 0, copy_run = run_begin, copy_k = 0, copy_left = 0, rows_left = 0;
-  bool more = run_begin < run_end;
-  const int slices = max(1, (run_end - run_begin + kDepth - 1) / kDepth);
-  const T* from = nullptr;
-  const auto start_unit = [&] {
-    const int tile = first + copy_group + copy_tile;
-    copy_k = copy_run * kRun + warp * kColumns + copy_column * 8;
-    copy_left = min(kDepth, run_end - copy_run);
-    from = static_cast<const T*>(work.w) + (static_cast<int64_t>(tile) * work.tile_rows + copy_row) * work.k + copy_k;
-    rows_left = work.end == SmallRowsEnd::kSiluMul ? kTile : work.n - tile * kTile - copy_row;
-  };
-  // The next piece, or nothing if there are no more. Tiles of a group pass by for each slice of k.
-  const auto copy = [&](uint32_t slot) {
-    if (more) {
-      const bool inside = copy_k < work.k;
+  for (int i = thread; i < work.m * kTile; i += kThreads) {
+    const int row = i / kTile, column = i % kTile;
+    const auto sum_of = [&](int at) {
+      float sum = 0.0f;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const T* source = from + (i % 2) * row4 + (i / 2) * work.upper;
-        const uint32_t to = copy_to + slot + static_cast<uint32_t>(i * 512);
-        const int bytes = inside && i * 4 < rows_left ? 16 : 0;
-        copy_async(to, source, bytes);
-      }
-      from += kRun;
-      copy_k += kRun;
-      if (--copy_left == 0) {
-        if (++copy_tile == kGroup || copy_group + copy_tile == count) {
-          copy_tile = 0;
-          copy_run += kDepth;
-          if (copy_run >= run_end) {
-            copy_run = run_begin;
-            copy_group += kGroup;
-            more = copy_group < count;
-          }
-        }
-        start_unit();
-      }
+      for (int n = 0; n < kWaves; ++n) sum += sums[n][row][at];
+      return sum;
+    };
+    float sum = sum_of(column);
+    int64_t at = static_cast<int64_t>(tile) * work.tile_rows + column;
+    if (pairs) {
+      if (column >= 8) continue;
+      const float gate = rounded<T>(sum), up = rounded<T>(sum_of(column + 8));
+      sum = gate / (1.0f + expf(-gate)) * up;
+    } else if (at >= work.n) {
+      continue;
     }
-    commit_copies();
-  };
-
-  start_unit();
-#pragma unroll
-  for (int i = 0; i < kStages - 1; ++i) copy(static_cast<uint32_t>(i * kStageBytes));
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-
-  const int g = lane / 4, t = lane % 4;
-  const uint32_t read_from = ring + static_cast<uint32_t>(g * 128 + (t ^ (g % 2 * 4)) * 16);
-  uint4 x[kDepth][2];
-  int x_run = -1;
-  const auto load_x = [&](int run) {
-    if (run == x_run) return;
-    x_run = run;
-    const int column = run * kRun + warp * kColumns + t * 8;
-    const T* source = static_cast<const T*>(work.x) + g * work.ldx + column;
-#pragma unroll
-    for (int i = 0; i < kDepth * 2; ++i) {
-      const int further = i / 2 * kRun + i % 2 * 32;
-      x[i / 2][i % 2] = make_uint4(0, 0, 0, 0);
-      if (g < work.m && column + further < work.k && run + i / 2 < run_end) {
-        x[i / 2][i % 2] = __ldcg(reinterpret_cast<const uint4*>(source + further));
-      }
-    }
-  };
-
-  // A tile's sums of the warps are added while the warps are at the next one, so that none waits for the slowest.
-  uint32_t phase = 0;                 // of the unit at hand; its low bit is the buffer
-  int last_tile = 0, last_group = 0;  // of the unit before
-  bool fresh = false, ends = false;   // a group's sums start, or end, with it
-  const auto add_warps = [&] {
-    const uint32_t before = phase - 1;
-    wait_for_phase(&full[before % 2], before / 2 % 2);
-    if (thread >= kOut) return;
-    const float* const buffer = sums + before % 2 * kWarps * kSumFloats;
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < kWarps; ++i) {
-      sum += buffer[i * kSumFloats + thread / kTile * kSumStride + thread % kTile];
-    }
-    float& slot = group_sums[(last_group / kGroup % 2 * kGroup + last_tile) * kOut + thread];
-    slot = fresh ? sum : slot + sum;
-  };
-
-  // A group's tiles are finished by their ranks in turn, an output or more a thread.
-  constexpr int kEach = (kGroup * kOut + kRanks * kThreads - 1) / (kRanks * kThreads);
-  float before[kEach] = {};
-  int pending = -1;  // first tile of the group that is to be finished
-  const auto place_of = [&](int i, int& tile, int& row, int& column) {
-    const int item = i * kThreads + thread;
-    tile = item / kOut * kRanks + rank, row = item % kOut / kTile, column = item % kTile;
-    return tile < min(kGroup, count - pending) && row < work.m;
-  };
-  const auto end_group = [&](int group) {
-    pending = group;
-    cluster_arrive();
-    if (work.end != SmallRowsEnd::kAdd) return;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      int tile, row, column;
-      if (!place_of(i, tile, row, column)) continue;
-      const int64_t at = static_cast<int64_t>(first + group + tile) * kTile + column;
-      if (at < work.n) before[i] = __ldcg(static_cast<const float*>(work.y) + row * work.ldy + at);
-    }
-  };
-  const auto finish_group = [&] {
-    cluster_wait();
-    const float* const total = group_sums + pending / kGroup % 2 * kGroup * kOut;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      int tile, row, column;
-      if (!place_of(i, tile, row, column)) continue;
-      const auto sum_of = [&](int at) {
-        const float* const place = total + tile * kOut + row * kTile + at;
-        if constexpr (kRanks == 1) return *place;
-        return load_of_cluster(place, 0) + load_of_cluster(place, 1);
-      };
-      int64_t at = first + pending + tile;
-      float sum = sum_of(column);
-      if (work.end == SmallRowsEnd::kSiluMul) {
-        if (column >= 8) continue;
-        const float gate = rounded<T>(sum), up = rounded<T>(sum_of(column + 8));
-        sum = gate / (1.0f + expf(-gate)) * up;
-        at = at * 8 + column;
-      } else {
-        at = at * kTile + column;
-        if (at >= work.n) continue;
-      }
-      at += row * work.ldy;
-      if (work.y_type == DType::kF32) {
-        static_cast<float*>(work.y)[at] = sum + before[i];
-      } else {
-        static_cast<T*>(work.y)[at] = from_float<T>(sum);
-      }
-    }
-    pending = -1;
-  };
-
-  uint32_t read_slot = 0, copy_slot = (kStages - 1) * kStageBytes;
-  for (int group = 0; group < count; group += kGroup) {
-    const int in_group = min(kGroup, count - group);
-    for (int slice = 0; slice < slices; ++slice) {
-      const int run = run_begin + slice * kDepth, pieces = min(kDepth, run_end - run);
-      load_x(run);
-      for (int tile = 0; tile < in_group; ++tile) {
-        float c[2][4] = {};
-#pragma unroll
-        for (int piece = 0; piece < kDepth; ++piece) {
-          if (piece >= pieces) break;
-          wait_for_copies<kStages - 2>();
-          __syncwarp();
-          copy(copy_slot);
-          copy_slot = copy_slot + kStageBytes == kStages * kStageBytes ? 0 : copy_slot + kStageBytes;
-          uint4 low[2], high[2];
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const uint32_t address = (read_from + read_slot) ^ static_cast<uint32_t>(i * 64);
-            low[i] = load_shared(address), high[i] = load_shared(address + kStageBytes / 2);
-          }
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            multiply(T{}, c[i], {low[i].x, high[i].x, low[i].y, high[i].y}, x[piece][i].x, x[piece][i].y);
-          }
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            multiply(T{}, c[i], {low[i].z, high[i].z, low[i].w, high[i].w}, x[piece][i].z, x[piece][i].w);
-          }
-          read_slot = read_slot + kStageBytes == kStages * kStageBytes ? 0 : read_slot + kStageBytes;
-        }
-        if (pending >= 0) finish_group();
-        if (phase > 0) {
-          add_warps();
-          if (ends) end_group(last_group);
-        }
-        float* const own = sums + (phase % 2 * kWarps + warp) * kSumFloats;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          own[(t * 2 + i % 2) * kSumStride + g + i / 2 * 8] = c[0][i] + c[1][i];
-        }
-        __syncwarp();
-        if (lane == 0) arrive(&full[phase % 2]);
-        ++phase;
-        last_tile = tile, last_group = group;
-        fresh = slice == 0, ends = slice + 1 == slices && tile + 1 == in_group;
-      }
+    at += row * work.ldy;
+    if (work.y_type == DType::kF32) {
+      auto* const y = static_cast<float*>(work.y);
+      y[at] = work.end == SmallRowsEnd::kAdd ? y[at] + sum : sum;
+    } else {
+      static_cast<T*>(work.y)[at] = from_float<T>(sum);
     }
   }
-  if (pending >= 0) finish_group();
-  add_warps();
-  end_group(last_group);
-  finish_group();
-  if constexpr (kRanks > 1) {  // the other one may still read here
-    cluster_arrive();
-    cluster_wait();
-  }
 }
-
-template <class T, int kRanks>
-void run_kernel(const Work& work, int processors, Stream& stream) {
-  const auto kernel = small_rows_kernel<T, kRanks>;
-  allow_shared_memory(kernel, kSharedBytes);
-  const int teams = std::min(work.tiles, std::max(1, processors * kBlocksPerSm / kRanks));
-  launch_overlapping(stream, kernel, dim3(static_cast<unsigned>(teams * kRanks)), dim3(kThreads), kRanks, kSharedBytes,
-                     work);
-}
-
-#endif
 
 }  // namespace
 
-bool small_rows_fits(const SmallRowsProduct& p) {
+int64_t small_rows_most() {
 #if defined(__HIP_PLATFORM_AMD__)
-  (void)p;
-  return false;
+  return kSmallRowsAnywhere;
 #else
-  constexpr int64_t kMost = 1 << 24;
-  return p.m >= 1 && p.m <= kSmallRowsMost && (p.type == DType::kF16 || p.type == DType::kBF16) &&
-         (p.end == SmallRowsEnd::kAdd ? p.y_type == DType::kF32 : p.y_type == DType::kF32 || p.y_type == p.type) &&
-         (p.end != SmallRowsEnd::kSiluMul || p.n % 16 == 0) && p.k % 8 == 0 && p.k >= 8 && p.k <= kMost && p.n >= 1 &&
-         p.n <= kMost && p.ldx % 8 == 0 && is_aligned_16(p.x) && is_aligned_16(p.w);
+  return kSmallRowsOnClusters;
 #endif
 }
 
-void small_rows(const SmallRowsProduct& p, int processors, Stream& stream) {
-#if defined(__HIP_PLATFORM_AMD__)
-  (void)p, (void)processors, (void)stream;
-  throw Error(ErrorKind::kInternal, "small_rows: not for this device");
-#else
+bool small_rows_fits(const SmallRowsProduct& p) {
+  constexpr int64_t kMost = 1 << 24;
+  return p.m >= 1 && p.m <= small_rows_most() && (p.type == DType::kF16 || p.type == DType::kBF16) &&
+         (p.end == SmallRowsEnd::kAdd ? p.y_type == DType::kF32 : p.y_type == DType::kF32 || p.y_type == p.type) &&
+         (p.end != SmallRowsEnd::kSiluMul || p.n % 16 == 0) && p.k % 8 == 0 && p.k >= 8 && p.k <= kMost && p.n >= 1 &&
+         p.n <= kMost && p.ldx % 8 == 0 && is_aligned_16(p.x) && is_aligned_16(p.w);
+}
+
+void small_rows_anywhere(const SmallRowsProduct& p, Stream& stream) {
   const bool pairs = p.end == SmallRowsEnd::kSiluMul;
   const Work work{p.x,
                   p.w,
@@ -314,16 +168,21 @@ void small_rows(const SmallRowsProduct& p, int processors, Stream& stream) {
                   static_cast<int>(p.m),
                   static_cast<int>(p.n),
                   static_cast<int>(p.k),
-                  static_cast<int>((p.n + kTile - 1) / kTile),
                   pairs ? 8 : kTile,
                   p.y_type,
                   p.end};
-  const auto choose = [&]<class T>(T) {
-    can_cluster() ? run_kernel<T, 2>(work, processors, stream) : run_kernel<T, 1>(work, processors, stream);
+  const auto run = [&](auto kernel) {
+    launch_overlapping(stream, kernel, dim3(ceil_blocks(p.n, kTile)), dim3(kThreads), 1, 0, work);
   };
-  if (p.type == DType::kF16) return choose(F16{});
-  choose(BF16{});
+  if (p.type == DType::kF16) return run(small_rows_kernel<F16>);
+  run(small_rows_kernel<BF16>);
+}
+
+void small_rows(const SmallRowsProduct& product, [[maybe_unused]] int processors, Stream& stream) {
+#if !defined(__HIP_PLATFORM_AMD__)
+  if (can_cluster()) return small_rows_on_clusters(product, processors, stream);
 #endif
+  small_rows_anywhere(product, stream);
 }
 
 }  // namespace quire::gpu

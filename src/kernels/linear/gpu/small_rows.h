@@ -26,7 +26,10 @@ struct SmallRowsProduct {
   SmallRowsEnd end = SmallRowsEnd::kStore;
 };
 
-constexpr int64_t kSmallRowsMost = 8;
+// Most rows of x that small_rows_anywhere() and small_rows_on_clusters() take.
+constexpr int64_t kSmallRowsAnywhere = 16, kSmallRowsOnClusters = 8;
+// Most rows that small_rows() takes: the same on every card of a vendor.
+int64_t small_rows_most();
 
 // Whether small_rows() takes the product; false: gpu::Blas does.
 bool small_rows_fits(const SmallRowsProduct& product);
@@ -35,5 +38,10 @@ bool small_rows_fits(const SmallRowsProduct& product);
 // next kernel may start early if it is launched to overlap (gpu/runtime.h). The sum of an output is the same whatever
 // the other rows are. processors: multiprocessors of the device.
 void small_rows(const SmallRowsProduct& product, int processors, Stream& stream);
+
+// The two ways of doing it, to the same contract: by any vendor's matrix instructions, and by clusters of blocks where
+// can_cluster(), which small_rows() takes if it can.
+void small_rows_anywhere(const SmallRowsProduct& product, Stream& stream);
+void small_rows_on_clusters(const SmallRowsProduct& product, int processors, Stream& stream);
 
 }  // namespace quire::gpu

@@ -3,6 +3,7 @@
 // logits in the registers of each thread. Included by GPU sources only.
 #include <cstdint>
 
+#include "gpu/instructions.h"
 #include "gpu/wave.h"
 #include "kernels/sample/gpu/sample.h"
 
@@ -21,25 +22,6 @@ __device__ inline int quad_id(int first, int quad) {
   return first + (quad * kSampleThreads + static_cast<int>(threadIdx.x)) * 4;
 }
 __device__ inline int id_of(int first, int element) { return quad_id(first, element / 4) + element % 4; }
-
-// What this thread has seen, those who see what it writes later see too.
-__device__ inline void device_fence() {
-#if defined(__HIP_PLATFORM_AMD__)
-  __threadfence();
-#else
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");  // __threadfence() orders more, and takes longer
-#endif
-}
-
-// What other blocks have written while this kernel runs. T: one that a single instruction loads.
-template <class T>
-__device__ inline T load_fresh(const T* p) {
-#if defined(__HIP_PLATFORM_AMD__)
-  return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-#else
-  return *static_cast<const volatile T*>(p);
-#endif
-}
 
 // -inf past the end of the row.
 __device__ inline void load_chunk(const float* row, int first, int vocab, float (&v)[kPerThread]) {

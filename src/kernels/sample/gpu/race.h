@@ -51,16 +51,6 @@ constexpr float kRaceWindow = 1e-4f;
 // The best logit has at least -3.14, no noise is above 22.88: what is further below the best can't win.
 constexpr float kHopeless = -26.1f;
 
-// Of x = 0 it is -inf. Subnormal numbers don't occur here.
-__device__ inline float fast_log2(float x) {
-#if defined(__HIP_PLATFORM_AMD__)
-  return __log2f(x);
-#else
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#endif
-}
 // -log of the word's distance from u = 1: no smaller than its noise, and near it where that is large.
 __device__ inline float gumbel_bound(uint32_t word) {
   return __fmaf_rn(fast_log2(static_cast<float>(word)), -kLn2, 32 * kLn2);

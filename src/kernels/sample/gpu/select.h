@@ -46,16 +46,6 @@ constexpr int kLevels = 7;
 constexpr int kLastBin = kBins - 1;
 constexpr float kFineBins = 0x1p17f, kLargestFine = kBins * kBins - 1;  // the distance from the best: 5 + 17 bits
 
-// x as it is, but what depends on it is computed again rather than kept in registers.
-__device__ inline float forget(float x) {
-#if defined(__HIP_PLATFORM_AMD__)
-  asm volatile("" : "+v"(x));
-#else
-  asm volatile("" : "+f"(x));
-#endif
-  return x;
-}
-
 // Elements are in order by seven digits below kBins, most significant first: two of the distance from the best in fixed
 // point, three of the logit's bits (the last two share one bit), two of the id. Different elements differ in one.
 __device__ inline int digit(int level, float x, float best, int id) {
