@@ -1,8 +1,11 @@
 """What jinja2 makes of a template in transformers' environment, with a fixed clock."""
 import copy
 import datetime as datetime_module
+import html
 from typing import Any
 
+from jinja2.compiler import CodeGenerator
+from jinja2.nodes import Impossible
 from transformers.utils import chat_template_utils
 
 class FixedClock(datetime_module.datetime):
@@ -39,10 +42,29 @@ CONTEXT = {
 }
 
 
-def render(source: str, context: dict[str, Any]) -> dict[str, str]:
-    """{"out": text} or {"error": message}."""
+def plain_escape(value: Any) -> str:
+    return html.escape(str(value)).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+
+
+# Filters that mark strings as safe, without the mark.
+PLAIN = {"e": plain_escape, "escape": plain_escape, "forceescape": plain_escape, "safe": str}
+
+
+class Unfolded(CodeGenerator):
+    def _output_child_to_const(self, *_: Any) -> str:
+        raise Impossible
+
+
+def render(source: str, context: dict[str, Any], plain: bool = False) -> dict[str, str]:
+    """{"out": text} or {"error": message}. Plain: constant expressions are not calculated ahead, and no string is marked as safe."""
     context = copy.deepcopy(context)  # some filters change lists that they are given
     try:
-        return {"out": compile_template(source).render(**context)}
+        template = compile_template(source)
+        if plain:
+            environment = template.environment.overlay(optimized=False)
+            environment.filters = {**environment.filters, **PLAIN}
+            environment.code_generator_class = Unfolded
+            template = environment.from_string(source)
+        return {"out": template.render(**context)}
     except Exception as error:  # noqa: BLE001 whatever it is, ours must fail too
         return {"error": f"{type(error).__name__}: {error}"}

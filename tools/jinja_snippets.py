@@ -114,4 +114,14 @@ SNIPPETS = [
     "{{ missing | last }}|{{ missing | first }}|{{ missing | last is undefined }}|{{ missing | reverse | list }}|{{ messages[0].nope | last }}",
     # Empty and plural subscripts; formats that leave something over.
     "{{ names[] }}|{{ names[0, 1] }}|{{ text[] }}|{{ {(): 1}[] }}", "{{ 'x' % missing }} {{ 'x' % [1] }} {{ 'x' % {} }} {{ 'x' % range(2) }}", "{{ 'x' % 1 }}", "{{ 'x' % none }}", "{{ 'x' % 'y' }}", "{{ 'x' % (1,) }}", "{{ '%s' % missing }}|",
+    # Formats, methods and blocks that random templates found.
+    "{{ '{:05}|{:012,}|{:#.3g}|{:é>6}|{:c}|{!a}|{:=+6}|{:_x}|{:.0f}|{:n}'.format(true, 1234567.5, 2, 'ü', 8364, 'é😀', 5, 70000, 2.5, 3) }}",
+    "{{ '{:,}'.format('a') }}", "{{ '{:.1}'.format(1) }}", "{{ '{:5}'.format([]) }}", "{{ '{:=5}'.format('a') }}", "{{ '{:05}|{:s}'.format('a', 'b') }}",
+    "{{ '%c%c|%a|%d|%5.1f' % (233, 'x', 'é', 1e20, 2) }}", "{{ '%5%' % () }}", "{{ '%%' % () }}", "{{ '%d' % 18446744073709551615.0 }}",
+    "{{ range(10)[2:8:2] }} {{ range(3)[::-1] }} {{ range(5)[1:] + range(2) }}", "{{ range(10)[::3] }}{{ range(0)[1:] | list }}",
+    "{{ 'a1'.isidentifier() }} {{ '1a'.isidentifier() }} {{ ''.isprintable() }} {{ 'abc'.translate({97: 'X', 98: none, 99: 100}) }} {{ 'ΑΣς'.casefold() }}",
+    "{{ (5).bit_length() }} {{ 2.0.is_integer() }} {{ 2.5.is_integer() }}", "{{ {} is filter }}", "{{ 1 is odd 2 }}",
+    "{% for a, (b, c) in [(1, [2, 3]), (4, [5, 6])] if a %}{{ loop.nextitem }}{% endfor %}",
+    "{% for x in [1, 2] %}{% set y %}a{% if x == 1 %}{% continue %}{% endif %}{% endset %}{{ y }}{% filter upper %}q{% break %}{% endfilter %}z{% endfor %}",
+    "{% for x in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}", "{% for x in [1] %}{% block b %}{% break %}{% endblock %}{% endfor %}",
 ]

@@ -3,6 +3,7 @@
 // ("model.layers.0.self_attn.q_proj.weight"), whatever the file calls them. Files are untrusted: every length is
 // checked, an error names the file and the field.
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,8 +31,10 @@ struct TensorInfo {
 struct TokenizerFiles {
   // Hugging Face folder: file contents (empty if absent).
   std::string tokenizer_json, tokenizer_config_json, special_tokens_map_json;
-  std::string
-      chat_template;  // chat_template.jinja, else tokenizer_config's, else GGUF's tokenizer.chat_template; "" = none
+  // Jinja sources by name, "default" for the one without a name. A folder: chat_template.jinja and
+  // additional_chat_templates/NAME.jinja; without these chat_template.json, and tokenizer_config.json's, a string or a
+  // list. GGUF: tokenizer.chat_template and tokenizer.chat_template.NAME.
+  std::map<std::string, std::string, std::less<>> chat_templates;
   // GGUF: model "gpt2" or "llama"; empty for a folder.
   struct Gguf {
     std::string model, pre;

@@ -46,7 +46,11 @@ std::optional<int32_t> gguf_token_id(const GgufFile& file, const char* key, size
 
 TokenizerFiles read_gguf_tokenizer(const GgufFile& file) {
   TokenizerFiles files;
-  files.chat_template = std::string(file.string("tokenizer.chat_template").value_or(""));
+  if (const auto source = file.string("tokenizer.chat_template")) files.chat_templates["default"] = *source;
+  for (const std::string& name : file.strings("tokenizer.chat_templates")) {
+    if (const auto source = file.string("tokenizer.chat_template." + name)) files.chat_templates[name] = *source;
+  }
+  std::erase_if(files.chat_templates, [](const auto& entry) { return entry.second.empty(); });
   const auto model = file.string("tokenizer.ggml.model");
   if (!model) return files;
   auto vocabulary = std::make_unique<TokenizerFiles::Gguf>();

@@ -28,16 +28,65 @@ std::string read_if_there(const fs::path& path, size_t limit) {
   return is_there(path) ? read_text_file(path.string(), limit) : std::string();
 }
 
-// A chat template as tokenizer_config.json has it: a string, or a list of {name, template} of which "default" counts.
-std::string default_template(const nlohmann::json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array()) return {};
-  for (const auto& entry : value) {
-    if (!entry.is_object() || !entry.contains("name") || entry["name"] != "default" || !entry.contains("template"))
-      continue;
-    return entry["template"].is_string() ? entry["template"].get<std::string>() : std::string();
+using ChatTemplates = decltype(TokenizerFiles::chat_templates);
+
+// Chat templates as JSON files have them: a string, a list of {name, template}, or an object.
+ChatTemplates named_templates(const nlohmann::json& value) {
+  ChatTemplates out;
+  if (value.is_string()) out["default"] = value.get<std::string>();
+  if (value.is_array()) {
+    for (const auto& entry : value) {
+      const auto field = [&entry](const char* key) {
+        const auto found = entry.is_object() ? entry.find(key) : entry.end();
+        return entry.is_object() && found != entry.end() && found->is_string() ? found->get<std::string>() : "";
+      };
+      if (!field("name").empty()) out[field("name")] = field("template");
+    }
   }
-  return {};
+  if (value.is_object()) {
+    for (const auto& [name, source] : value.items()) {
+      if (source.is_string()) out[name] = source.get<std::string>();
+    }
+  }
+  std::erase_if(out, [](const auto& entry) { return entry.second.empty(); });
+  return out;
+}
+
+ChatTemplates read_json_templates(const std::string& text, const fs::path& path) {
+  if (text.empty()) return {};
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw invalid_argument(path.string() + " is not JSON", "model");
+  return json.is_object() && json.contains("chat_template") ? named_templates(json["chat_template"]) : ChatTemplates();
+}
+
+ChatTemplates read_chat_templates(const fs::path& folder, const std::string& tokenizer_config) {
+  ChatTemplates files;
+  if (std::string source = read_if_there(folder / "chat_template.jinja", kMaxConfigBytes); !source.empty()) {
+    files["default"] = std::move(source);
+  }
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "additional_chat_templates", ignored)) {
+    if (entry.path().extension() == ".jinja") {
+      files[entry.path().stem().string()] = read_text_file(entry.path().string(), kMaxConfigBytes);
+    }
+  }
+  ChatTemplates of_tokenizer = read_json_templates(tokenizer_config, folder / "tokenizer_config.json");
+  if (!files.empty()) return files;  // what the configuration has counts for nothing beside files of their own
+  const fs::path of_processor = folder / "chat_template.json";
+  ChatTemplates out = read_json_templates(read_if_there(of_processor, kMaxConfigBytes), of_processor);
+  if (out.empty()) return of_tokenizer;
+  // The processor's template goes first, but not where there are tools.
+  if (const auto found = of_tokenizer.find("default"); found != of_tokenizer.end()) {
+    out.try_emplace("tool_use", found->second);
+  }
+  for (auto& [name, source] : of_tokenizer) {
+    if (name == "tool_use") {
+      out[name] = std::move(source);
+    } else {
+      out.try_emplace(name, std::move(source));
+    }
+  }
+  return out;
 }
 
 // Text parts and configs, which real and dummy checkpoints share.
@@ -208,13 +257,7 @@ TokenizerFiles read_tokenizer_folder(const std::string& path) {
   files.tokenizer_json = read_if_there(folder / "tokenizer.json", kMaxTokenizerBytes);
   files.tokenizer_config_json = read_if_there(folder / "tokenizer_config.json", kMaxConfigBytes);
   files.special_tokens_map_json = read_if_there(folder / "special_tokens_map.json", kMaxConfigBytes);
-  files.chat_template = read_if_there(folder / "chat_template.jinja", kMaxConfigBytes);
-  if (files.chat_template.empty() && !files.tokenizer_config_json.empty()) {
-    const auto json = nlohmann::json::parse(files.tokenizer_config_json, nullptr, false);
-    if (json.is_discarded()) throw invalid_argument(path + "/tokenizer_config.json is not JSON", "model");
-    if (json.is_object() && json.contains("chat_template"))
-      files.chat_template = default_template(json["chat_template"]);
-  }
+  files.chat_templates = read_chat_templates(folder, files.tokenizer_config_json);
   return files;
 }
 

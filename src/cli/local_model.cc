@@ -23,20 +23,17 @@ class LocalModel final : public TextModel {
   std::string name() const override { return engine_.model_name(); }
 
   Answer chat(const std::vector<ChatMessage>& messages, const SamplingChoice& sampling, const Show& show) override {
-    const ChatTemplate* chat_template = engine_.chat_template();
-    if (chat_template == nullptr) {
+    if (engine_.chat_format().empty()) {
       throw invalid_argument("the model has no chat template; pass one with --chat-template, or use `quire complete`",
                              "chat-template");
     }
-    const Tokenizer& tokenizer = engine_.tokenizer();
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const ChatMessage& message : messages) list.push_back({{"role", message.role}, {"content", message.content}});
-    ChatTemplate::Input input;
-    input.messages = &list;
-    input.bos_token = tokenizer.token_string(tokenizer.bos_id());
-    input.eos_token = tokenizer.token_string(tokenizer.eos_id());
+    ChatFormat::Conversation conversation;
+    conversation.messages = &list;
     // The template writes BOS itself.
-    return generate(tokenizer.encode(chat_template->render(input), false), parameters(sampling), show);
+    return generate(engine_.tokenizer().encode(engine_.chat_format().render(conversation), false), parameters(sampling),
+                    show);
   }
 
   Answer complete(const std::string& prompt, const SamplingChoice& sampling, const Show& show) override {

@@ -22,6 +22,7 @@ constexpr const char* kUsage =
     "  serve          serve a model over HTTP, in the shape of the OpenAI API\n"
     "  chat           talk with a model, here or on a server\n"
     "  complete       continue a text, here or on a server\n"
+    "  template       print what a conversation becomes in a model's chat template\n"
     "  bench          measure: latency of a batch, attention, the machine\n"
     "\n"
     "Options:\n"
@@ -45,13 +46,14 @@ int dispatch(Arguments args) {
   if (command == "chat") return chat_command(rest);
   if (command == "complete") return complete_command(rest);
   if (command == "bench") return bench_command(rest);
+  if (command == "template") return template_command(rest);
   std::string nearest;
-  for (const char* known : {"serve", "chat", "complete", "bench"}) {
+  for (const char* known : {"serve", "chat", "complete", "template", "bench"}) {
     if (edit_distance(command, known) <= 2) nearest = known;
   }
-  throw invalid_argument(
-      "unknown command '" + command + "'" +
-      (nearest.empty() ? "; there are serve, chat, complete and bench" : "; did you mean '" + nearest + "'?"));
+  throw invalid_argument("unknown command '" + command + "'" +
+                         (nearest.empty() ? "; there are serve, chat, complete, template and bench"
+                                          : "; did you mean '" + nearest + "'?"));
 }
 
 // One line: what comes from a file or a flag may hold line breaks.

@@ -73,6 +73,12 @@ void add_api_options(OptionTable& table, ServerConfig& config) {
       .add("default-chat-template-kwargs", config.default_chat_template_kwargs,
            "JSON object of template variables; a request's own win")
       .value_name("JSON");
+  table
+      .add(
+          "chat-template-content-format", config.chat_template_content_format,
+          "messages' content in the template: string, openai (a list of parts), auto: parts if the template loops over "
+          "them")
+      .choices({"auto", "string", "openai"});
 }
 
 void add_log_options(OptionTable& table, ServerConfig& config) {
@@ -99,7 +105,6 @@ void add_vllm_names(OptionTable& table) {
            {"log-error-stack", kNone, "errors have no stack traces"},
            {"disable-frontend-multiprocessing", kNone, "there is one process"},
            {"enable-log-deltas", kNone, "answers are not logged"},
-           {"chat-template-content-format", kOne, "content is given to the template as text"},
            {"exclude-tools-when-tool-choice-none", kNone, "the template decides"},
            {"fingerprint-mode", kOne, "the fingerprint is fixed"},
            {"fingerprint-value", kOne, "the fingerprint is fixed"}}) {

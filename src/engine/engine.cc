@@ -192,7 +192,7 @@ Engine::~Engine() = default;
 const EngineConfig& Engine::config() const { return impl_->config; }
 const ModelConfig& Engine::model_config() const { return impl_->parts.model->config(); }
 const GenerationConfig& Engine::generation_config() const { return impl_->parts.generation_config; }
-const ChatTemplate* Engine::chat_template() const { return impl_->parts.chat_template.get(); }
+const ChatFormat& Engine::chat_format() const { return impl_->parts.chat_format; }
 const std::string& Engine::model_name() const { return impl_->config.served_model_name[0]; }
 int64_t Engine::max_model_len() const { return impl_->config.max_model_len; }
 const Model& Engine::model() const { return *impl_->parts.model; }

@@ -9,7 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "engine/config.h"
 #include "engine/generation.h"
-#include "text/chat_template.h"
+#include "text/chat_format.h"
 #include "text/tokenizer.h"
 
 namespace quire {
@@ -32,7 +32,7 @@ class Engine {
   const ModelConfig& model_config() const;
   const GenerationConfig& generation_config() const;  // as --generation-config says
   const Tokenizer& tokenizer() const;                 // throws Error if the checkpoint has none
-  const ChatTemplate* chat_template() const;          // null if the checkpoint has none
+  const ChatFormat& chat_format() const;              // empty if the checkpoint has no chat template
   const std::string& model_name() const;              // first served name
   int64_t max_model_len() const;
   // For measurements.

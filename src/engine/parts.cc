@@ -39,45 +39,58 @@ std::unique_ptr<Tokenizer> make_tokenizer(TokenizerFiles files) {
 
 // --chat-template: a template as such, or the file that holds it.
 std::string template_source(const std::string& option) {
-  if (option.find('{') != std::string::npos) return option;
+  if (option.find_first_of("{}\n") != std::string::npos) return option;
   constexpr size_t kMaxBytes = size_t{1} << 20;
   return read_text_file(option, kMaxBytes);
 }
 
-// The model's own template may be beyond us: only those who chat need it. One that was asked for has to work.
-std::unique_ptr<ChatTemplate> make_chat_template(const std::string& option, const std::string& of_model) {
-  if (!option.empty()) {
-    try {
-      return std::make_unique<ChatTemplate>(template_source(option));
-    } catch (const Error& error) {
-      throw invalid_argument(fmt::format("--chat-template: {}", error.what()), "chat-template");
-    }
+std::vector<SpecialToken> special_tokens(const TokenizerFiles& files) {
+  if (!files.gguf) return read_special_tokens(files.tokenizer_config_json, files.special_tokens_map_json);
+  const TokenizerFiles::Gguf& g = *files.gguf;
+  std::vector<SpecialToken> out;
+  for (const auto& [name, id] : std::initializer_list<std::pair<const char*, int32_t>>{
+           {"bos_token", g.bos_id}, {"eos_token", g.eos_id}, {"unk_token", g.unk_id}, {"pad_token", g.pad_id}}) {
+    if (id >= 0) out.emplace_back(name, g.tokens[static_cast<size_t>(id)]);
   }
-  if (of_model.empty()) return nullptr;
-  try {
-    return std::make_unique<ChatTemplate>(of_model);
-  } catch (const Error& error) {
-    log_warning(fmt::format("the model's chat template can't be used, so there is no chat: {}", error.what()));
-    return nullptr;
-  }
+  return out;
 }
 
 struct TextParts {
   std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<ChatTemplate> chat_template;
+  ChatFormat chat_format;
 };
 
 TextParts load_text(const Checkpoint& checkpoint, const EngineConfig& config) {
   TokenizerFiles files =
       config.tokenizer.empty() ? checkpoint.read_tokenizer_files() : open_tokenizer_files(config.tokenizer);
-  const std::string source = std::move(files.chat_template);
   TextParts parts;
+  parts.chat_format = make_chat_format(files, config.chat_template);
   parts.tokenizer = make_tokenizer(std::move(files));
-  parts.chat_template = make_chat_template(config.chat_template, source);
   return parts;
 }
 
 }  // namespace
+
+ChatFormat make_chat_format(const TokenizerFiles& files, const std::string& option) {
+  ChatFormat::Templates templates;
+  if (!option.empty()) {
+    try {
+      const auto named = files.chat_templates.find(option);
+      templates.emplace("default", named != files.chat_templates.end() ? named->second : template_source(option));
+    } catch (const Error& error) {
+      throw invalid_argument(fmt::format("--chat-template: {}", error.what()), "chat-template");
+    }
+    return {std::move(templates), special_tokens(files)};
+  }
+  for (const auto& [name, source] : files.chat_templates) {
+    try {
+      templates.emplace(name, source);
+    } catch (const Error& error) {  // only those who chat need it
+      log_warning(fmt::format("the model's chat template '{}' can't be used: {}", name, error.what()));
+    }
+  }
+  return {std::move(templates), special_tokens(files)};
+}
 
 void fill_in_defaults(EngineConfig& config, const ModelConfig& model, const EngineDevice& device) {
   if (config.max_model_len > model.max_position) {
@@ -119,7 +132,7 @@ EngineParts load_engine_parts(EngineConfig& config) {
   parts.model = load_model(*checkpoint, options, parts.device->make_model_device(*checkpoint, options));
   TextParts loaded = text.get();
   parts.tokenizer = std::move(loaded.tokenizer);
-  parts.chat_template = std::move(loaded.chat_template);
+  parts.chat_format = std::move(loaded.chat_format);
   if (config.generation_config == "auto") parts.generation_config = checkpoint->generation_config();
   return parts;
 }

@@ -6,7 +6,7 @@
 #include "engine/config.h"
 #include "engine/device.h"
 #include "model/model.h"
-#include "text/chat_template.h"
+#include "text/chat_format.h"
 #include "text/tokenizer.h"
 
 namespace quire {
@@ -14,14 +14,18 @@ namespace quire {
 struct EngineParts {
   std::unique_ptr<EngineDevice> device;
   std::unique_ptr<Model> model;
-  std::unique_ptr<Tokenizer> tokenizer;         // null: the model works on token ids only
-  std::unique_ptr<ChatTemplate> chat_template;  // null: none
+  std::unique_ptr<Tokenizer> tokenizer;  // null: the model works on token ids only
+  ChatFormat chat_format;                // empty: no chat
   GenerationConfig generation_config;
 };
 
 // Opens the checkpoint, fills in the defaults of `config`, and loads weights and text parts side by side. Throws Error
 // with one line that names the flag, file or limit.
 EngineParts load_engine_parts(EngineConfig& config);
+
+// The chat templates of a model, or of --chat-template: a name of one of them, a file or Jinja. A template that cannot
+// be used throws Error if it was asked for; else it is left out with a warning.
+ChatFormat make_chat_format(const TokenizerFiles& files, const std::string& option);
 
 // Values that depend on the model and the device, and limits that depend on each other (as vLLM has them). Does nothing
 // the second time.

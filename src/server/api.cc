@@ -114,38 +114,22 @@ void Api::truncate(std::vector<int32_t>& ids, const GenerationFields& fields) co
 }
 
 std::vector<int32_t> Api::encode_conversation(const ChatFields& fields) const {
-  const ChatTemplate* chat = engine.chat_template();
-  std::unique_ptr<ChatTemplate> given;
-  if (!fields.chat_template.empty()) {
-    given = std::make_unique<ChatTemplate>(fields.chat_template);
-    chat = given.get();
-  }
-  if (chat == nullptr) {
+  const ChatFormat& format = engine.chat_format();
+  if (format.empty() && fields.chat_template.empty()) {
     throw invalid_argument(
         "this model has no chat template; start the server with --chat-template, or use /v1/completions", "messages");
   }
-  const Tokenizer& tokenizer = engine.tokenizer();
-  ChatTemplate::Input input;
-  input.messages = fields.messages.get();
-  input.tools = fields.tools.get();
-  input.extra = fields.template_values.get();
-  input.add_generation_prompt = fields.add_generation_prompt;
-  if (tokenizer.bos_id() >= 0) input.bos_token = tokenizer.token_string(tokenizer.bos_id());
-  if (tokenizer.eos_id() >= 0) input.eos_token = tokenizer.token_string(tokenizer.eos_id());
-  std::string text = chat->render(input);
-  if (fields.continue_final_message) {
-    // The conversation ends where the last message's text ends, without what the template closes it with.
-    const Json& content = fields.messages->back()["content"];
-    const std::string last(content.is_string() ? trim(content.get_ref<const std::string&>()) : std::string_view());
-    const size_t at = last.empty() ? std::string::npos : text.rfind(last);
-    if (at == std::string::npos) {
-      throw invalid_argument(
-          "continue_final_message is set but the final message does not appear in the chat after applying the chat "
-          "template!",
-          "continue_final_message");
-    }
-    text.resize(at + last.size());
-  }
+  ChatFormat::Conversation conversation;
+  conversation.messages = fields.messages.get();
+  conversation.tools = fields.tools.get();
+  conversation.values = fields.template_values.get();
+  conversation.add_generation_prompt = fields.add_generation_prompt;
+  conversation.continue_final_message = fields.continue_final_message;
+  conversation.content_format = config.chat_template_content_format == "openai"   ? ContentFormat::kOpenAi
+                                : config.chat_template_content_format == "string" ? ContentFormat::kString
+                                                                                  : ContentFormat::kAuto;
+  conversation.chat_template = fields.chat_template;
+  const std::string text = format.render(conversation);
   return encode(text, fields.add_special_tokens, fields.truncate_prompt_tokens.has_value());
 }
 

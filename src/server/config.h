@@ -46,7 +46,8 @@ struct ServerConfig {
 
   std::string response_role = "assistant";
   bool trust_request_chat_template = false;
-  std::string default_chat_template_kwargs;  // JSON object; empty = {}
+  std::string default_chat_template_kwargs;           // JSON object; empty = {}
+  std::string chat_template_content_format = "auto";  // or string, openai
 
   int32_t io_threads = 2;
 };

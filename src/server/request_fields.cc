@@ -191,10 +191,9 @@ std::vector<CompletionPrompt> read_prompts(const FieldReader& fields) {
   return prompts;
 }
 
-// Content as templates take it: text. Lists of text parts are joined by newlines.
-std::string join_parts(const Json& parts) {
-  std::string text;
-  bool first = true;
+// Content in parts: text only, as templates take it.
+Json read_parts(const Json& parts) {
+  Json out = Json::array();
   for (const Json& part : parts) {
     std::string piece;
     if (part.is_string()) {
@@ -216,11 +215,9 @@ std::string join_parts(const Json& parts) {
     } else {
       throw validation_error("messages: expected content parts to be objects", "messages");
     }
-    if (!first) text += '\n';
-    text += piece;
-    first = false;
+    out.push_back({{"type", "text"}, {"text", std::move(piece)}});
   }
-  return text;
+  return out;
 }
 
 // Arguments of past tool calls come as JSON text; templates walk them as objects.
@@ -266,7 +263,7 @@ Json read_message(const Json& message) {
   } else if (content->is_string()) {
     out["content"] = *content;
   } else if (content->is_array()) {
-    out["content"] = join_parts(*content);
+    out["content"] = read_parts(*content);
   } else {
     throw validation_error("messages.content: expected a string or a list of parts", "messages");
   }

@@ -42,7 +42,7 @@ struct CompletionFields : GenerationFields {
 };
 
 struct ChatFields : GenerationFields {
-  std::unique_ptr<nlohmann::ordered_json> messages;         // as the template sees them
+  std::unique_ptr<nlohmann::ordered_json> messages;         // content is a string or a list of text parts
   std::unique_ptr<nlohmann::ordered_json> tools;            // null if none
   std::unique_ptr<nlohmann::ordered_json> template_values;  // object: kwargs, documents
   std::string chat_template;                                // empty = the model's

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "text/jinja/content_loops.h"
 #include "text/jinja/from_json.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/lexer.h"
@@ -27,6 +28,7 @@ Error error_at(int line, std::string_view reason) {
 
 struct ChatTemplate::Impl {
   jinja::Template source;
+  std::string text;
 
   void set(jinja::Interpreter& interpreter, std::string_view name, Value value) const {
     const auto symbol = find(name);
@@ -52,6 +54,7 @@ ChatTemplate::ChatTemplate(std::string_view source) : impl_(std::make_unique<Imp
   if (!is_valid_utf8(source)) throw invalid_argument("the chat template is not valid UTF-8", "chat_template");
   try {
     impl_->source = jinja::parse(source);
+    impl_->text = source;
   } catch (const jinja::SyntaxError& error) {
     throw error_at(error.line, error.reason);
   }
@@ -59,13 +62,17 @@ ChatTemplate::ChatTemplate(std::string_view source) : impl_(std::make_unique<Imp
 
 ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+
+bool ChatTemplate::loops_over_content() const { return jinja::loops_over_content(impl_->source); }
+
+bool ChatTemplate::mentions(std::string_view word) const { return impl_->text.find(word) != std::string::npos; }
 
 std::string ChatTemplate::render(const Input& input) const {
-  jinja::Interpreter interpreter(impl_->source, input.now);
+  jinja::Interpreter interpreter(impl_->source, input.now, input.max_steps);
   try {
     const Impl& impl = *impl_;
-    impl.set(interpreter, "bos_token", Value::borrowed(input.bos_token));
-    impl.set(interpreter, "eos_token", Value::borrowed(input.eos_token));
+    for (const auto& [name, token] : input.special_tokens) impl.set(interpreter, name, Value::borrowed(token));
     impl.set(interpreter, "documents", nullptr);
     if (input.extra && input.extra->is_object()) {
       for (const auto& [name, value] : input.extra->items()) impl.set(interpreter, name, &value);

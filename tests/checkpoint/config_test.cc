@@ -158,11 +158,22 @@ TEST(Checkpoint, ChatTemplateOfAFolder) {
   folder.write("tokenizer.json", "{}");
   folder.write("tokenizer_config.json",
                R"({"chat_template":[{"name":5},{"name":"tools","template":"T"},{"name":"default","template":"D"}]})");
-  EXPECT_EQ(open_tokenizer_files(folder.path()).chat_template, "D") << "no config.json is needed";
+  const auto templates = [&folder] { return open_tokenizer_files(folder.path()).chat_templates; };
+  using Templates = decltype(TokenizerFiles::chat_templates);
+  EXPECT_EQ(templates(), (Templates{{"default", "D"}, {"tools", "T"}})) << "no config.json is needed";
+  folder.write("chat_template.json", R"({"chat_template":"P"})");
+  EXPECT_EQ(templates(), (Templates{{"default", "P"}, {"tool_use", "D"}, {"tools", "T"}}));
+  folder.write("tokenizer_config.json", R"({"chat_template":{"default":"D","tool_use":"U"}})");
+  EXPECT_EQ(templates(), (Templates{{"default", "P"}, {"tool_use", "U"}}));
+  fs::remove(fs::path(folder.path()) / "chat_template.json");
   folder.write("tokenizer_config.json", R"({"chat_template":"S"})");
-  EXPECT_EQ(open_tokenizer_files(folder.path()).chat_template, "S");
+  EXPECT_EQ(templates(), (Templates{{"default", "S"}}));
+  fs::create_directories(fs::path(folder.path()) / "additional_chat_templates");
+  folder.write("additional_chat_templates/tool_use.jinja", "A");
+  folder.write("additional_chat_templates/notes.txt", "N");
+  EXPECT_EQ(templates(), (Templates{{"tool_use", "A"}}));
   folder.write("chat_template.jinja", "J");
-  EXPECT_EQ(open_tokenizer_files(folder.path()).chat_template, "J");
+  EXPECT_EQ(templates(), (Templates{{"default", "J"}, {"tool_use", "A"}}));
   folder.write("tokenizer_config.json", R"({"chat_template":[{"name":"default","template":7}]})");
   EXPECT_EQ(open_tokenizer_files(folder.path()).tokenizer_json, "{}");
 }

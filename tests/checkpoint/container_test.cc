@@ -121,7 +121,7 @@ TEST(Gguf, ReadsTheRealModel) {
   ASSERT_NE(files.gguf, nullptr);
   EXPECT_EQ(files.gguf->tokens.size(), 49152u);
   EXPECT_EQ(files.gguf->pre, "smollm");
-  EXPECT_NE(files.chat_template.find("<|im_start|>"), std::string::npos);
+  EXPECT_NE(files.chat_templates.at("default").find("<|im_start|>"), std::string::npos);
 }
 
 std::pair<uint64_t, uint64_t> byte_sums(std::string_view bytes) {

@@ -219,12 +219,9 @@ TEST_F(OracleTest, TopLogprobsAreThoseOfTransformers) {
 TEST_F(OracleTest, TemplateAndTokenizerGiveThePromptIds) {
   Engine engine(config_);
   for (const Prompt& prompt : prompts()) {
-    ASSERT_NE(engine.chat_template(), nullptr);
-    ChatTemplate::Input input;
-    input.messages = &prompt.messages;
-    input.bos_token = engine.tokenizer().token_string(engine.tokenizer().bos_id());
-    input.eos_token = engine.tokenizer().token_string(engine.tokenizer().eos_id());
-    EXPECT_EQ(engine.chat_template()->render(input), prompt.text);
+    ChatFormat::Conversation conversation;
+    conversation.messages = &prompt.messages;
+    EXPECT_EQ(engine.chat_format().render(conversation), prompt.text);
     EXPECT_EQ(engine.tokenizer().encode(prompt.text, false), prompt.ids);
   }
 }

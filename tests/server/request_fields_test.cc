@@ -203,7 +203,7 @@ TEST(RequestFields, ChatValues) {
   EXPECT_EQ(h.params.logprobs, 0);
   EXPECT_EQ(h.chat_template, "{{ x }}");
   ASSERT_TRUE(h.tools);
-  EXPECT_EQ((*h.messages)[0]["content"], "p\nq");
+  EXPECT_EQ((*h.messages)[0]["content"], Json::parse(R"([{"type":"text","text":"p"},{"type":"text","text":"q"}])"));
   EXPECT_EQ((*h.messages)[1]["tool_calls"][0]["function"]["arguments"], Json::parse(R"({"z":1})"));
   EXPECT_EQ((*h.messages)[2]["tool_call_id"], "1");
   EXPECT_FALSE(chat(R"("continue_final_message":true)").add_generation_prompt);

@@ -18,17 +18,10 @@ using Json = nlohmann::ordered_json;
 std::string render(const ChatTemplate& chat, const Json& test) {
   ChatTemplate::Input input;
   const std::tm now = clock_of(test.at("clock"));
-  const auto var = [&](const char* name) {
-    const Json& value = test.at("vars").at(name);
-    return value.is_string() ? value.get<std::string>() : std::string();
-  };
-  const std::string bos = var("bos_token");
-  const std::string eos = var("eos_token");
   input.messages = &test.at("messages");
   if (!test.at("tools").is_null()) input.tools = &test.at("tools");
   input.add_generation_prompt = test.at("add_generation_prompt");
-  input.bos_token = bos;
-  input.eos_token = eos;
+  input.extra = &test.at("vars");
   input.now = &now;
   return chat.render(input);
 }
@@ -73,7 +66,8 @@ TEST(ChatTemplate, ExtraVariablesAndFixedOnes) {
   ChatTemplate::Input input;
   input.messages = &messages;
   input.extra = &extra;
-  input.bos_token = "A";
+  const std::vector<SpecialToken> special_tokens = {{"bos_token", "A"}};
+  input.special_tokens = special_tokens;
   const ChatTemplate chat(
       "{{ enable_thinking }} {{ messages[0].content }} {{ bos_token }} {{ documents | default([], true) | length }} {{ "
       "tools }} {{ eos_token }}|");

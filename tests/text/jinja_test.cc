@@ -1,7 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@ std::string render(const std::string& source, const Json& context = Json::object
   input.messages = context.contains("messages") ? &context.at("messages") : &kNoMessages;
   if (context.contains("tools")) input.tools = &context.at("tools");
   input.extra = &context;
+  input.add_generation_prompt = context.value("add_generation_prompt", true);
   input.now = now;
   return ChatTemplate(source).render(input);
 }
@@ -37,10 +39,12 @@ std::string error_of(const std::string& source) {
 
 void check_golden(const Json& data) {
   const std::tm now = clock_of(data.at("clock"));
+  size_t too_large = 0;
+  const Json models = read_text_data("chat_template_cases.json").at("templates");
   for (const Json& test : data.at("golden")) {
-    const std::string source = test.at("template");
+    const std::string source = test.contains("model") ? models.at(test.at("model")) : test.at("template");
     try {
-      const std::string text = render(source, data.at("context"), &now);
+      const std::string text = render(source, test.contains("context") ? test.at("context") : data.at("context"), &now);
       if (test.contains("error")) {
         ADD_FAILURE() << source << "\n  gave:   " << Json(text) << "\n  wanted " << test.at("error");
       } else {
@@ -48,11 +52,14 @@ void check_golden(const Json& data) {
         if (text != wanted) ADD_FAILURE() << source << "\n  gave:   " << Json(text) << "\n  wanted: " << Json(wanted);
       }
     } catch (const Error& error) {
-      if (test.contains("out")) {
+      if (std::string_view(error.what()).find("64 bits") != std::string_view::npos) {
+        ++too_large;  // Python's integers have no end
+      } else if (test.contains("out")) {
         ADD_FAILURE() << source << "\n  failed: " << error.what() << "\n  wanted " << test.at("out");
       }
     }
   }
+  EXPECT_LE(too_large * 50, data.at("golden").size());
 }
 
 TEST(Jinja, Golden) { check_golden(read_text_data("jinja_golden.json")); }
@@ -77,6 +84,12 @@ TEST(Jinja, ErrorsNameLineAndReason) {
             "tags: 'elif' or 'else' or 'endif'.");
   EXPECT_EQ(error_of("\n{% frob %}"), "chat template, line 2: Encountered unknown tag 'frob'.");
   EXPECT_EQ(error_of("{{ 1 | frob }}"), "chat template, line 1: No filter named 'frob'.");
+  EXPECT_EQ(error_of("{{ [1] | random }}"),
+            "chat template, line 1: the filter 'random' is not offered to chat templates");
+  EXPECT_EQ(error_of("\n{% include 'x' %}"),
+            "chat template, line 2: the tag 'include' is not supported in chat templates");
+  EXPECT_EQ(error_of("{% for x in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}"),
+            "chat template, line 1: 'break' outside of a loop");
   EXPECT_EQ(error_of("{% macro m() %}\n{{ 1 }}{% endmacro %}\n{{ m() + 1 }}"),
             "chat template, line 3: can only concatenate str (not \"int\") to str");
   EXPECT_EQ(error_of("{{ 9223372036854775807 + 1 }}"),
@@ -92,10 +105,15 @@ std::string repeat(const std::string& text, int count) {
 
 TEST(Jinja, BombsEndInAnError) {
 #ifdef __SANITIZE_ADDRESS__
-  constexpr double kMaxSeconds = 30;
+  constexpr double kMaxSeconds = 20;
 #else
-  constexpr double kMaxSeconds = 5;  // some tenths on an idle machine
+  constexpr double kMaxSeconds = 1.5;
 #endif
+  const auto cpu_seconds = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
   const std::vector<std::pair<std::string, std::string>> bombs = {
       {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "steps"},
       {"{{ 'a' * 10**9 }}", "16 MiB"},
@@ -186,14 +204,17 @@ TEST(Jinja, BombsEndInAnError) {
       {"{{ ('\\0' * 8000000) | tojson }}", "16 MiB"},
       {"{{ strftime_now('%A' * 10000) }}", "longer than"},
   };
+  double slowest = 0;
   for (const auto& [source, reason] : bombs) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = cpu_seconds();
     const std::string message = error_of(source);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(took.count(), kMaxSeconds) << source.substr(0, 200);
+    const double took = cpu_seconds() - start;
+    EXPECT_LT(took, kMaxSeconds) << source.substr(0, 200);
+    slowest = std::max(slowest, took);
     if (reason.empty()) continue;  // either way, as long as it ends
     EXPECT_NE(message.find(reason), std::string::npos) << source.substr(0, 200) << "\n  gave: " << message;
   }
+  RecordProperty("slowest", std::to_string(slowest) + " s");
 }
 
 TEST(Jinja, DeepInputIsRefused) {

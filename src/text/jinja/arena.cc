@@ -6,7 +6,7 @@ namespace quire::jinja {
 
 void fail(const std::string& reason) { throw Failure(reason); }
 
-void Arena::fail_steps() { fail(fmt::format("the template needs more than {} steps", kMaxSteps)); }
+void Arena::fail_steps() const { fail(fmt::format("the template needs more than {} steps", max_steps_)); }
 
 void Arena::fail_memory() { fail(fmt::format("the template's values need more than {} MiB", kMaxBytes >> 20)); }
 

@@ -46,18 +46,18 @@ class HeapObject {
 class Arena {
  public:
   static constexpr int64_t kMaxSteps = 1'000'000;
-  static constexpr size_t kBytesPerStep = 256;    // reading or copying this much text costs a step
+  static constexpr size_t kBytesPerStep = 64;     // reading or copying this much text costs a step
   static constexpr size_t kMaxBytes = 48u << 20;  // of live values
   static constexpr size_t kMaxText = 16u << 20;   // of one string, and of all output together
 
-  Arena() = default;
+  explicit Arena(int64_t max_steps = kMaxSteps) : max_steps_(max_steps) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   ~Arena();
 
-  // Throws Failure past kMaxSteps.
+  // Throws Failure past the limit.
   void step(int64_t count = 1) {
-    if ((steps_ += count) > kMaxSteps) fail_steps();
+    if ((steps_ += count) > max_steps_) fail_steps();
   }
   void work(size_t bytes) { step(static_cast<int64_t>(bytes / kBytesPerStep)); }
 
@@ -80,9 +80,10 @@ class Arena {
   void adopt(HeapObject* object);
   void unlink(HeapObject* object);
   void destroy(HeapObject* object);
-  [[noreturn]] static void fail_steps();
+  [[noreturn]] void fail_steps() const;
   [[noreturn]] static void fail_memory();
 
+  const int64_t max_steps_;
   int64_t steps_ = 0;
   size_t live_bytes_ = 0;
   HeapObject* live_ = nullptr;

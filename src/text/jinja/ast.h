@@ -231,6 +231,7 @@ struct With : Statement {
 struct ScopeBlock : Statement {
   ScopeBlock() : Statement(StatementKind::kScope) {}
   Body body;
+  bool sees_locals = true;  // else only what is set at the template's top level
 };
 struct LoopControl : Statement {
   explicit LoopControl(StatementKind kind) : Statement(kind) {}

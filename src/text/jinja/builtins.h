@@ -1,5 +1,6 @@
 #pragma once
 // The functions that templates find by name.
+#include <string>
 #include <string_view>
 
 #include "text/jinja/arguments.h"
@@ -20,6 +21,9 @@ Filter find_filter(std::string_view name);
 Test find_test(std::string_view name);
 Method find_method(Kind type, std::string_view name);
 Function find_global(std::string_view name);
+
+// What to say of a filter that find_filter does not find.
+std::string no_filter(std::string_view name);
 
 // Would the method change its object? The sandbox refuses those.
 bool is_mutating_method(Kind type, std::string_view name);

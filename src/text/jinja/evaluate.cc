@@ -161,7 +161,7 @@ Value Interpreter::evaluate_filter(const FilterCall& node, const Value& text) {
   }
   const Arguments arguments = evaluate_arguments(node.arguments);
   line_ = node.line;
-  if (!node.function) fail(fmt::format("No filter named '{}'.", node.name));
+  if (!node.function) fail(no_filter(node.name));
   return node.function(*this, input, arguments);
 }
 
@@ -284,7 +284,7 @@ Value Interpreter::call_filter(std::string_view name, const Value& input, const 
   const Depth depth(evaluation_depth_);
   arena_.step();
   const Filter filter = find_filter(name);
-  if (!filter) fail(fmt::format("No filter named '{}'.", name));
+  if (!filter) fail(no_filter(name));
   return filter(*this, input, arguments);
 }
 

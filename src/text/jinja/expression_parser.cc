@@ -132,9 +132,15 @@ ExpressionPtr ExpressionParser::parse_expression(bool with_conditional) {
   return with_conditional ? parse_conditional() : parse_or();
 }
 
+void ExpressionParser::check_names() {
+  if (!is_conditional_ && !unknown_names_.empty()) throw std::move(unknown_names_.front());
+  unknown_names_.clear();
+}
+
 ExpressionPtr ExpressionParser::parse_conditional() {
   const Nesting nesting(*this);
   int line = current().line;
+  const size_t unknown_before = unknown_names_.size();
   ExpressionPtr value = parse_or();
   while (skip_if_name("if")) {
     auto node = std::make_unique<Conditional>();
@@ -144,6 +150,7 @@ ExpressionPtr ExpressionParser::parse_conditional() {
     const auto& n = *node;
     value = finish(std::move(node), line, {n.condition.get(), n.then.get(), n.otherwise.get()});
     line = current().line;
+    unknown_names_.erase(unknown_names_.begin() + static_cast<std::ptrdiff_t>(unknown_before), unknown_names_.end());
   }
   return value;
 }
@@ -545,6 +552,7 @@ ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr input, bool first) {
     node->input = std::move(input);
     node->name = parse_dotted_name();
     node->function = find_filter(node->name);
+    if (!node->function) unknown_names_.push_back({line, no_filter(node->name)});
     if (at(TokenType::kLeftParen)) node->arguments = parse_arguments();
     const auto& n = *node;
     input = finish(std::move(node), line, n.input.get(), n.arguments);
@@ -560,6 +568,7 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr input) {
   node->negated = skip_if_name("not");
   node->name = parse_dotted_name();
   node->function = find_test(node->name);
+  if (!node->function) unknown_names_.push_back({line, fmt::format("No test named '{}'.", node->name)});
   switch (current().type) {
     case TokenType::kLeftParen:
       node->arguments = parse_arguments();

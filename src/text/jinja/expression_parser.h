@@ -36,6 +36,11 @@ class ExpressionParser {
   // Filters applied to input, one at least if `first` (then without a leading "|").
   ExpressionPtr parse_filters(ExpressionPtr input, bool first);
 
+  // Filters and tests that do not exist end the parsing, but not where a condition may keep them from being reached:
+  // in a conditional expression, and in what stands in an `if` block itself (is_conditional_).
+  void check_names();
+  bool is_conditional_ = false;
+
   std::vector<std::string> symbols_;
   // Which special names the macros around here use.
   struct MacroUses {
@@ -79,6 +84,7 @@ class ExpressionParser {
 
   std::vector<Token> tokens_;
   size_t at_ = 0;
+  std::vector<SyntaxError> unknown_names_;  // of the statement so far
   std::map<std::string, Symbol, std::less<>> symbol_numbers_;
   int nesting_ = 0;
 };

@@ -1,5 +1,7 @@
 #include "text/jinja/filters.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "text/jinja/strings.h"
@@ -13,6 +15,13 @@ Filter find_filter(std::string_view name) {
     if (entry != table.end()) return entry->filter;
   }
   return nullptr;
+}
+
+std::string no_filter(std::string_view name) {
+  for (const std::string_view known : {"pprint", "random", "striptags", "urlize"}) {
+    if (name == known) return fmt::format("the filter '{}' is not offered to chat templates", name);
+  }
+  return fmt::format("No filter named '{}'.", name);
 }
 
 AttributePath::AttributePath(Interpreter& interpreter, const Value& attribute, const Value& fallback)

@@ -9,6 +9,7 @@
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 #include "text/jinja/strings.h"
+#include "text/unicode.h"
 
 namespace quire::jinja {
 namespace {
@@ -20,12 +21,14 @@ constexpr int64_t kMaxPrecision = 1 << 10;
 struct Spec {
   std::string fill = " ";
   char align = '\0';  // '<', '>', '^', '='
-  char sign = '-';    // '-', '+', ' '
+  char sign = '\0';   // '-', '+', ' '; none: as '-'
   bool alternate = false;
   char grouping = '\0';  // ',' or '_'
   int64_t width = 0;
   int64_t precision = -1;
   char type = '\0';
+  bool zero = false;      // numbers are filled behind their sign
+  bool is_empty = false;  // nothing at all is asked for
 };
 
 void check_size(const std::string& out) {
@@ -76,20 +79,72 @@ std::string grouped(std::string_view digits, char separator, size_t every) {
 
 std::string sign_text(bool negative, const Spec& spec) {
   if (negative) return "-";
-  return spec.sign == '-' ? "" : std::string(1, spec.sign);
+  return spec.sign == '-' || spec.sign == '\0' ? "" : std::string(1, spec.sign);
 }
 
-void append_integer(std::string& out, int64_t value, const Spec& spec) {
-  const uint64_t magnitude = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
-  std::string digits = digits_of(magnitude, spec.type);
+// Zeros that fill the width of grouped digits are grouped too.
+void fill_groups(std::string& digits, const Spec& spec, size_t prefix, size_t whole, size_t every) {
+  if (spec.fill != "0" || spec.align != '=') return;
+  const auto width = static_cast<size_t>(std::max<int64_t>(spec.width - static_cast<int64_t>(prefix), 0));
+  while (digits.size() < width) {
+    const bool full = (whole + 1) % (every + 1) == 0;
+    if (full) {
+      digits.insert(0, 1, spec.grouping);
+      ++whole;
+    }
+    digits.insert(0, 1, '0');
+    ++whole;
+  }
+}
+
+void append_digits(std::string& out, bool negative, std::string digits, const Spec& spec) {
   const bool decimal = spec.type == 'd' || spec.type == '\0' || spec.type == 'n';
   if (spec.precision > static_cast<int64_t>(digits.size())) {
     digits.insert(0, static_cast<size_t>(spec.precision) - digits.size(), '0');
   }
-  if (spec.grouping) digits = grouped(digits, spec.grouping, decimal ? 3 : 4);
-  std::string prefix = sign_text(value < 0, spec);
+  std::string prefix = sign_text(negative, spec);
   if (spec.alternate && !decimal) prefix += {'0', spec.type};
+  if (spec.grouping) {
+    digits = grouped(digits, spec.grouping, decimal ? 3 : 4);
+    fill_groups(digits, spec, prefix.size(), digits.size(), decimal ? 3 : 4);
+  }
   append_padded(out, prefix, digits, spec, spec.align ? spec.align : '>');
+}
+
+void append_integer(std::string& out, int64_t value, const Spec& spec) {
+  const uint64_t magnitude = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+  append_digits(out, value < 0, digits_of(magnitude, spec.type), spec);
+}
+
+// The character of a code point.
+std::string character_of(const Value& value) {
+  const int64_t code = value.as_integer();
+  if (code < 0 || code > 0x10FFFF) fail(fmt::format("the character {} is not in range(0x110000)", code));
+  if (code >= 0xD800 && code < 0xE000) fail(fmt::format("the character {} is half of a surrogate pair", code));
+  std::string text;
+  append_utf8(text, static_cast<char32_t>(code));
+  return text;
+}
+
+// As ascii() prints it.
+std::string ascii_repr(const Value& value) {
+  std::string text;
+  append_repr(text, value);
+  std::string out;
+  for (const char* p = text.data(); p < text.data() + text.size();) {
+    const char32_t code = next_character(p, text.data() + text.size());
+    if (code < 0x80) {
+      out += static_cast<char>(code);
+    } else if (code < 0x100) {
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint32_t>(code));
+    } else if (code < 0x10000) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<uint32_t>(code));
+    } else {
+      fmt::format_to(std::back_inserter(out), "\\U{:08x}", static_cast<uint32_t>(code));
+    }
+    check_size(out);
+  }
+  return out;
 }
 
 // Python's layout of a number without a format type: repr, or %g that keeps ".0".
@@ -106,30 +161,30 @@ std::string general(double magnitude, const Spec& spec) {
 void append_float(std::string& out, double value, const Spec& spec) {
   const double magnitude = std::fabs(value);
   const int precision = spec.precision < 0 ? 6 : static_cast<int>(spec.precision);
+  const std::string sign = sign_text(std::signbit(value) && !std::isnan(value), spec);
   std::string text;
   if (!std::isfinite(value)) {
     text = std::isnan(value) ? "nan" : "inf";
   } else {
+    const auto with_type = [&](char type, double number, int digits) {
+      return fmt::format(fmt::runtime(fmt::format("{{:{}.{}{}}}", spec.alternate ? "#" : "", digits, type)), number);
+    };
     switch (spec.type) {
       case 'e':
-        text = fmt::format("{:.{}e}", magnitude, precision);
-        break;
       case 'E':
-        text = fmt::format("{:.{}E}", magnitude, precision);
-        break;
-      case 'g':
-      case 'n':
-        text = fmt::format("{:.{}g}", magnitude, std::max(precision, 1));
-        break;
-      case 'G':
-        text = fmt::format("{:.{}G}", magnitude, std::max(precision, 1));
-        break;
-      case '%':
-        text = fmt::format("{:.{}f}%", magnitude * 100, precision);
-        break;
       case 'f':
       case 'F':
-        text = fmt::format("{:.{}f}", magnitude, precision);
+        text = with_type(spec.type, magnitude, precision);
+        break;
+      case 'g':
+      case 'G':
+        text = with_type(spec.type, magnitude, std::max(precision, 1));
+        break;
+      case 'n':
+        text = with_type('g', magnitude, std::max(precision, 1));
+        break;
+      case '%':
+        text = with_type('f', magnitude * 100, precision) + "%";
         break;
       default:
         text = general(magnitude, spec);
@@ -137,10 +192,11 @@ void append_float(std::string& out, double value, const Spec& spec) {
   }
   if (spec.grouping) {
     const size_t whole = std::min(text.find_first_not_of("0123456789"), text.size());
-    text = grouped(text.substr(0, whole), spec.grouping, 3) + text.substr(whole);
+    const std::string digits = grouped(text.substr(0, whole), spec.grouping, 3);
+    text = digits + text.substr(whole);
+    fill_groups(text, spec, sign.size(), digits.size(), 3);
   }
-  append_padded(out, sign_text(std::signbit(value) && !std::isnan(value), spec), text, spec,
-                spec.align ? spec.align : '>');
+  append_padded(out, sign, text, spec, spec.align ? spec.align : '>');
 }
 
 void append_text(std::string& out, std::string_view text, const Spec& spec, char default_align) {
@@ -204,6 +260,11 @@ class PercentFormatter {
 
   void append_conversion(std::string& out) {
     ++at_;
+    if (at_ < format_.size() && format_[at_] == '%') {
+      ++at_;
+      out += '%';
+      return;
+    }
     Spec spec;
     const Value* value = nullptr;
     if (at_ < format_.size() && format_[at_] == '(') {
@@ -246,10 +307,6 @@ class PercentFormatter {
     while (at_ < format_.size() && (format_[at_] == 'l' || format_[at_] == 'h' || format_[at_] == 'L')) ++at_;
     if (at_ >= format_.size()) fail("incomplete format");
     const char type = format_[at_++];
-    if (type == '%') {
-      out += '%';
-      return;
-    }
     if (!value) value = &take();
     spec.align = left ? '<' : '>';
     convert(out, *value, type, spec, zero && !left);
@@ -259,21 +316,17 @@ class PercentFormatter {
     switch (type) {
       case 's':
         return append_text(out, to_str(value), spec, '>');
-      case 'r':
-      case 'a': {
+      case 'r': {
         std::string text;
         append_repr(text, value);
         return append_text(out, text, spec, '>');
       }
-      case 'c': {
-        std::string text;
-        if (value.is_string() && count_characters(value.text()) == 1) {
-          text = value.text();
-        } else {
-          fail("%c requires int or char");
-        }
-        return append_text(out, text, spec, '>');
-      }
+      case 'a':
+        return append_text(out, ascii_repr(value), spec, '>');
+      case 'c':
+        if (value.is_integer()) return append_text(out, character_of(value), spec, '>');
+        if (!value.is_string() || count_characters(value.text()) != 1) fail("%c requires int or char");
+        return append_text(out, value.text(), spec, '>');
       default:
         break;
     }
@@ -297,8 +350,10 @@ class PercentFormatter {
     spec.type = type == 'i' || type == 'u' ? 'd' : type;
     if (value.is_integer()) return append_integer(out, value.as_integer(), spec);
     if (spec.type != 'd') fail(fmt::format("%{} format: an integer is required, not {}", type, type_name(value)));
-    if (!(std::fabs(value.as_real()) < 9.2e18)) fail("the number does not fit in 64 bits");
-    append_integer(out, static_cast<int64_t>(value.as_real()), spec);
+    if (value.kind() == Kind::kBigInt) return append_digits(out, false, digits_of(value.as_big_integer(), 'd'), spec);
+    const double real = std::trunc(value.as_real());
+    if (!std::isfinite(real)) fail("cannot convert an infinite or undefined number to an integer");
+    append_digits(out, real < 0, fmt::format("{:.0f}", std::fabs(real)), spec);
   }
 
   const std::string_view format_;
@@ -364,10 +419,12 @@ class BraceFormatter {
     Value value = look_up(name);
     if (conversion == 's') {
       value = str_value(interpreter_.arena(), value);
-    } else if (conversion == 'r' || conversion == 'a') {
+    } else if (conversion == 'r') {
       std::string text;
       append_repr(text, value);
       value = Value::string(interpreter_.arena(), std::move(text));
+    } else if (conversion == 'a') {
+      value = Value::string(interpreter_.arena(), ascii_repr(value));
     } else if (conversion != '\0') {
       fail(fmt::format("Unknown conversion specifier {}", conversion));
     }
@@ -418,12 +475,15 @@ class BraceFormatter {
 
   static Spec parse_spec(std::string_view text) {
     Spec spec;
+    spec.is_empty = text.empty();
     size_t at = 0;
+    bool has_fill = false;
     const auto is_align = [](char c) { return c == '<' || c == '>' || c == '^' || c == '='; };
     if (!text.empty()) {
       const std::string_view fill = first_character(text);
       if (fill.size() < text.size() && is_align(text[fill.size()])) {
         spec.fill = fill;
+        has_fill = true;
         at = fill.size();
       }
       if (at < text.size() && is_align(text[at])) spec.align = text[at++];
@@ -434,10 +494,8 @@ class BraceFormatter {
       ++at;
     }
     if (at < text.size() && text[at] == '0') {
-      if (!spec.align) {
-        spec.fill = "0";
-        spec.align = '=';
-      }
+      if (!has_fill) spec.fill = "0";
+      spec.zero = true;
       ++at;
     }
     spec.width = read_number(text, at, kMaxWidth, "width");
@@ -452,17 +510,38 @@ class BraceFormatter {
   }
 
   static void append_value(std::string& out, const Value& value, Spec spec) {
-    const bool integral_type =
-        spec.type != '\0' && std::string_view("dxXobn").find(spec.type) != std::string_view::npos;
-    const bool real_type = spec.type != '\0' && std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos;
-    if (value.is_integer() && (integral_type || (spec.type == '\0' && value.kind() == Kind::kInt))) {
+    if (spec.zero && !spec.align && value.is_number() && spec.type != 'c') spec.align = '=';
+    const auto has_type = [&spec](std::string_view types) {
+      return spec.type != '\0' && types.find(spec.type) != std::string_view::npos;
+    };
+    if (spec.is_empty) return append_text(out, to_str(value), spec, '<');
+    if (value.is_integer() && (has_type("dxXobn") || spec.type == '\0')) {
+      if (spec.precision >= 0) fail("Precision not allowed in integer format specifier");
+      if (spec.grouping == ',' && has_type("xXobn")) fail(fmt::format("Cannot specify ',' with '{}'.", spec.type));
+      if (spec.grouping && spec.type == 'n') fail("Cannot specify '_' with 'n'.");
       return append_integer(out, value.as_integer(), spec);
     }
-    if (value.is_number() && (real_type || (value.kind() == Kind::kFloat && spec.type == '\0'))) {
+    if (value.is_integer() && spec.type == 'c') {
+      if (spec.precision >= 0 || spec.grouping || spec.sign != '\0')
+        fail("a sign or precision is not allowed with 'c'");
+      return append_text(out, character_of(value), spec, '>');
+    }
+    if (value.is_number() &&
+        (has_type("eEfFgG%") || (value.kind() == Kind::kFloat && (!spec.type || spec.type == 'n')))) {
+      if (spec.grouping && spec.type == 'n') fail(fmt::format("Cannot specify '{}' with 'n'.", spec.grouping));
       return append_float(out, value.as_real(), spec);
     }
-    if (spec.type != '\0' && (spec.type != 's' || !value.is_string())) {
+    if (!value.is_string() && value.kind() != Kind::kBigInt) {
+      if (value.is_number()) {
+        fail(fmt::format("Unknown format code '{}' for object of type '{}'", spec.type, type_name(value)));
+      }
+      fail(fmt::format("unsupported format string passed to {}.__format__", type_name(value)));
+    }
+    if (spec.type != '\0' && spec.type != 's') {
       fail(fmt::format("Unknown format code '{}' for object of type '{}'", spec.type, type_name(value)));
+    }
+    if (spec.sign != '\0' || spec.alternate || spec.grouping || spec.align == '=') {
+      fail("Sign, '#', ',' and '=' are not allowed in string format specifier");
     }
     append_text(out, to_str(value), spec, '<');
   }

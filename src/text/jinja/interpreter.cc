@@ -50,11 +50,12 @@ class Interpreter::Call {
   const int line_;
 };
 
-Interpreter::Interpreter(const Template& source, const std::tm* now)
-    : template_(source), now_(now), scope_(arena_.make<Scope>(Ref<Scope>())) {}
+Interpreter::Interpreter(const Template& source, const std::tm* now, int64_t max_steps)
+    : arena_(max_steps), template_(source), now_(now), scope_(arena_.make<Scope>(Ref<Scope>())) {}
 
 std::string Interpreter::render() {
   scope_ = Ref(arena_.make<Scope>(scope_));  // what the template sets hides what it was given
+  top_scope_ = scope_;
   execute(template_.body);
   return std::move(output_);
 }
@@ -129,8 +130,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
       break;
     }
     case StatementKind::kSetBlock:
-      execute_set_block(static_cast<const SetBlock&>(statement));
-      break;
+      return execute_set_block(static_cast<const SetBlock&>(statement));
     case StatementKind::kMacro: {
       const auto& node = static_cast<const Macro&>(statement);
       scope_->set(node.symbol, Value::object(Kind::kFunction, arena_.make<MacroObject>(node.definition, scope_)));
@@ -146,14 +146,16 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
         const NewScope scope(*this);
         flow = execute(node.body);
       });
+      if (flow != Flow::kNormal) return flow;  // the text is lost
       write_string(evaluate_filter(static_cast<const FilterCall&>(*node.filter), text));
-      return flow;
+      break;
     }
     case StatementKind::kWith:
       return execute_with(static_cast<const With&>(statement));
     case StatementKind::kScope: {
-      const NewScope scope(*this);
-      return execute(static_cast<const ScopeBlock&>(statement).body);
+      const auto& node = static_cast<const ScopeBlock&>(statement);
+      const NewScope scope(*this, node.sees_locals ? scope_ : top_scope_);
+      return execute(node.body);
     }
     case StatementKind::kBreak:
       return Flow::kBreak;
@@ -180,11 +182,20 @@ Value Interpreter::loop_items(const For& node, const Value& iterable) {
     for (Value& item : items) {
       arena_.step();
       assign(node.target, item);
-      if (evaluate(*node.filter).truth()) kept.push_back(std::move(item));
+      if (evaluate(*node.filter).truth()) kept.push_back(value_of(node.target));
     }
     items = std::move(kept);
   }
   return make_list(arena_, Kind::kList, std::move(items));
+}
+
+// What the target's variables hold; several of them are a tuple.
+Value Interpreter::value_of(const Target& target) {
+  if (!target.is_tuple) return *scope_->find(target.symbol);
+  std::vector<Value> parts;
+  parts.reserve(target.parts.size());
+  for (const Target& part : target.parts) parts.push_back(value_of(part));
+  return make_list(arena_, Kind::kTuple, std::move(parts));
 }
 
 Interpreter::Flow Interpreter::execute_for(const For& node, const Value& iterable, int64_t depth) {
@@ -210,13 +221,16 @@ Interpreter::Flow Interpreter::execute_for(const For& node, const Value& iterabl
   return execute(node.otherwise);
 }
 
-void Interpreter::execute_set_block(const SetBlock& node) {
+Interpreter::Flow Interpreter::execute_set_block(const SetBlock& node) {
+  Flow flow = Flow::kNormal;
   Value text = capture([&] {
     const NewScope scope(*this);
-    execute(node.body);
+    flow = execute(node.body);
   });
+  if (flow != Flow::kNormal) return flow;
   if (node.filter) text = evaluate_filter(static_cast<const FilterCall&>(*node.filter), text);
   assign(node.target, std::move(text));
+  return Flow::kNormal;
 }
 
 void Interpreter::execute_call_block(const CallBlock& node) {

@@ -17,7 +17,7 @@ class Interpreter {
  public:
   // The template must outlive the interpreter, and what the variables look at too. now: local time for strftime_now;
   // null: the clock.
-  Interpreter(const Template& source, const std::tm* now);
+  Interpreter(const Template& source, const std::tm* now, int64_t max_steps = Arena::kMaxSteps);
 
   void set_variable(Symbol symbol, Value value) { scope_->set(symbol, std::move(value)); }
   // Once. Throws Failure, which happened at line().
@@ -51,11 +51,12 @@ class Interpreter {
   Flow execute(const Statement& statement);
   Flow execute_if(const If& node);
   Flow execute_for(const For& node, const Value& iterable, int64_t depth);
-  void execute_set_block(const SetBlock& node);
+  Flow execute_set_block(const SetBlock& node);
   void execute_call_block(const CallBlock& node);
   Flow execute_with(const With& node);
   Value loop_items(const For& node, const Value& iterable);
   void assign(const Target& target, Value value);
+  Value value_of(const Target& target);
   void write(std::string_view text);
   void write(const Value& value);
   void write_string(const Value& value);
@@ -82,7 +83,7 @@ class Interpreter {
   Arena arena_;  // first, so that it outlives every value below
   const Template& template_;
   const std::tm* now_;
-  Ref<Scope> scope_;
+  Ref<Scope> scope_, top_scope_;
   std::string output_;
   std::string* out_ = &output_;
   size_t text_size_ = 0;  // of output_ and all texts being captured

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <iterator>
 
 #include "text/jinja/builtins.h"
@@ -10,6 +12,7 @@
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 #include "text/jinja/strings.h"
+#include "text/unicode.h"
 
 namespace quire::jinja {
 namespace {
@@ -35,7 +38,14 @@ Value strip_method(Interpreter& in, const Value& self, const Arguments& argument
 }
 
 // Close to Unicode's full case folding, which expands the same characters as upper case does.
-std::string case_fold(string_view text) { return to_lower(to_upper(text)); }
+std::string case_fold(string_view text) {
+  std::string folded = to_lower(to_upper(text));
+  constexpr string_view kFinalSigma = "\u03c2", kSigma = "\u03c3";
+  for (size_t at = folded.find(kFinalSigma); at != kNone; at = folded.find(kFinalSigma, at)) {
+    folded.replace(at, kSigma.size(), kSigma);
+  }
+  return folded;
+}
 
 Value parts_list(Interpreter& in, const Value& self, const std::vector<string_view>& parts) {
   in.arena().step(static_cast<int64_t>(parts.size() / 16));
@@ -240,18 +250,20 @@ Value expandtabs_method(Interpreter& in, const Value& self, const Arguments& arg
   return Value::string(in.arena(), std::move(out));
 }
 
-template <bool (*kPredicate)(char32_t)>
+template <bool (*kPredicate)(char32_t), bool kEmpty = false>
 Value all_characters(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters none("this method", arguments, {});
   in.arena().work(self.text().size());
   const char* p = self.text().data();
   const char* const end = p + self.text().size();
-  if (p == end) return Value::boolean(false);
+  if (p == end) return Value::boolean(kEmpty);
   while (p < end) {
     if (!kPredicate(next_character(p, end))) return Value::boolean(false);
   }
   return Value::boolean(true);
 }
+
+bool is_scalar(int64_t code) { return code >= 0 && code <= 0x10FFFF && (code < 0xD800 || code >= 0xE000); }
 
 bool is_alphanumeric(char32_t code) { return is_alpha(code) || is_numeric(code) || is_digit(code); }
 
@@ -272,6 +284,44 @@ Value has_case(Interpreter& in, const Value& self, const Arguments&) {
     found |= kWanted(code);
   }
   return Value::boolean(found);
+}
+
+Value isidentifier_method(Interpreter& in, const Value& self, const Arguments& arguments) {
+  const Parameters none("isidentifier", arguments, {});
+  in.arena().work(self.text().size());
+  const char* p = self.text().data();
+  const char* const end = p + self.text().size();
+  bool good = p < end;
+  for (bool first = true; good && p < end; first = false) {
+    const char32_t code = next_character(p, end);
+    good = code == '_' || is_alpha(code) || (!first && is_word(code));
+  }
+  return Value::boolean(good);
+}
+
+// The table maps code points to code points, strings or none, which drops the character.
+Value translate_method(Interpreter& in, const Value& self, const Arguments& arguments) {
+  const Parameters p("translate", arguments, {"table"}, 1);
+  if (!p[0].is_dict()) fail(fmt::format("translate() needs a dict, not {}", type_name(p[0])));
+  std::string out;
+  const char* at = self.text().data();
+  const char* const end = at + self.text().size();
+  while (at < end) {
+    const char* const start = at;
+    const Value* entry = p[0].dict().find(Value::integer(next_character(at, end)));
+    in.arena().step();
+    if (!entry) {
+      out.append(start, at);
+    } else if (entry->is_string()) {
+      out += entry->text();
+    } else if (entry->is_integer() && is_scalar(entry->as_integer())) {
+      append_utf8(out, static_cast<char32_t>(entry->as_integer()));
+    } else if (!entry->is_none()) {
+      fail("character mapping must return integer, None or str");
+    }
+    if (out.size() > Arena::kMaxText) fail("translate: the result is too long");
+  }
+  return Value::string(in.arena(), std::move(out));
 }
 
 Value istitle_method(Interpreter& in, const Value& self, const Arguments&) {
@@ -372,6 +422,17 @@ Value copy_dict(Interpreter& in, const Value& self, const Arguments&) {
   return result;
 }
 
+Value is_integer_method(Interpreter&, const Value& self, const Arguments& arguments) {
+  const Parameters none("is_integer", arguments, {});
+  return Value::boolean(std::isfinite(self.as_real()) && std::trunc(self.as_real()) == self.as_real());
+}
+
+Value bit_length_method(Interpreter&, const Value& self, const Arguments& arguments) {
+  const Parameters none("bit_length", arguments, {});
+  const int64_t value = self.as_integer();
+  return Value::integer(std::bit_width(value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value)));
+}
+
 struct Entry {
   string_view name;
   Method method;
@@ -416,12 +477,16 @@ constexpr Entry kStringMethods[] = {
     {"isdecimal", all_characters<is_digit>},
     {"isnumeric", all_characters<is_numeric>},
     {"isspace", all_characters<is_space>},
-    {"isprintable", all_characters<is_printable>},
+    {"isprintable", all_characters<is_printable, true>},
     {"isascii", isascii_method},
     {"isupper", has_case<is_upper, is_lower>},
     {"islower", has_case<is_lower, is_upper>},
     {"istitle", istitle_method},
+    {"isidentifier", isidentifier_method},
+    {"translate", translate_method},
 };
+constexpr Entry kIntegerMethods[] = {{"bit_length", bit_length_method}};
+constexpr Entry kRealMethods[] = {{"is_integer", is_integer_method}};
 constexpr Entry kSequenceMethods[] = {{"index", index_of_item}, {"count", count_items}};
 constexpr Entry kListMethods[] = {{"index", index_of_item}, {"count", count_items}, {"copy", copy_list}};
 constexpr Entry kDictMethods[] = {{"items", items_method},
@@ -443,6 +508,11 @@ Method find_method(Kind type, string_view name) {
   switch (type) {
     case Kind::kString:
       return find_in(kStringMethods, name);
+    case Kind::kBool:
+    case Kind::kInt:
+      return find_in(kIntegerMethods, name);
+    case Kind::kFloat:
+      return find_in(kRealMethods, name);
     case Kind::kDict:
       return find_in(kDictMethods, name);
     case Kind::kList:

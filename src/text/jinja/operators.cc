@@ -520,7 +520,20 @@ Value slice(Arena& arena, const Value& value, const Value& start, const Value& s
   for (int64_t i = 0; i < bounds.count; ++i) {
     out.push_back(items[static_cast<size_t>(bounds.start + i * bounds.stride)]);
   }
-  return make_list(arena, value.kind() == Kind::kTuple ? Kind::kTuple : Kind::kList, std::move(out));
+  const Kind kind = value.kind();
+  Value result = make_list(arena, kind, std::move(out));
+  if (kind == Kind::kRange) {  // a part of a range is one
+    const ListObject& of = value.list();
+    ListObject& part = result.list();
+    const auto bound = [&of](int64_t index) {
+      return static_cast<int64_t>(static_cast<uint64_t>(of.start) +
+                                  static_cast<uint64_t>(index) * static_cast<uint64_t>(of.stride));
+    };
+    part.start = bound(bounds.start);
+    part.stop = bound(bounds.stop);
+    part.stride = static_cast<int64_t>(static_cast<uint64_t>(bounds.stride) * static_cast<uint64_t>(of.stride));
+  }
+  return result;
 }
 
 Value make_list(Arena& arena, Kind kind, std::vector<Value> items) {

@@ -45,6 +45,7 @@ class Parser : public ExpressionParser {
       } else if (skip_if(TokenType::kVariableBegin)) {
         auto print = std::make_unique<Print>();
         print->value = parse_tuple();
+        check_names();
         expect(TokenType::kVariableEnd);
         add(body, std::move(print), line);
       } else {
@@ -55,6 +56,7 @@ class Parser : public ExpressionParser {
           return body;
         }
         parse_statement(body, ends);
+        check_names();
         expect(TokenType::kBlockEnd);
       }
     }
@@ -66,13 +68,17 @@ class Parser : public ExpressionParser {
   }
 
   // The body of a block whose first tag is read up to its end.
-  Body parse_block(EndTags ends) {
+  Body parse_block(EndTags ends, bool is_conditional = false) {
+    check_names();
     skip_if(TokenType::kColon);
     expect(TokenType::kBlockEnd);
-    return parse_body(ends);
+    const bool around = std::exchange(is_conditional_, is_conditional);
+    Body body = parse_body(ends);
+    is_conditional_ = around;
+    return body;
   }
-  Body parse_block_and_end(std::string_view end) {
-    Body body = parse_block({end});
+  Body parse_block_and_end(std::string_view end, bool is_conditional = false) {
+    Body body = parse_block({end}, is_conditional);
     skip();
     return body;
   }
@@ -105,7 +111,9 @@ class Parser : public ExpressionParser {
       add(body, parse_with(), line);
     } else if (tag == "generation") {
       auto block = std::make_unique<ScopeBlock>();
+      const int loops_around = std::exchange(loop_depth_, 0);  // out of reach of break and continue
       block->body = parse_block_and_end("endgeneration");
+      loop_depth_ = loops_around;
       add(body, std::move(block), line);
     } else if (tag == "block") {
       add(body, parse_named_block(), line);
@@ -126,12 +134,15 @@ class Parser : public ExpressionParser {
   std::unique_ptr<Statement> parse_if() {
     auto node = std::make_unique<If>();
     while (true) {
+      const bool around = std::exchange(is_conditional_, true);
       ExpressionPtr condition = parse_tuple(false);
-      Body branch = parse_block({"elif", "else", "endif"});
+      check_names();
+      is_conditional_ = around;
+      Body branch = parse_block({"elif", "else", "endif"}, true);
       node->branches.emplace_back(std::move(condition), std::move(branch));
       if (skip_if_name("elif")) continue;
       if (skip_if_name("else")) {
-        node->otherwise = parse_block_and_end("endif");
+        node->otherwise = parse_block_and_end("endif", true);
       } else {
         skip();
       }
@@ -241,9 +252,11 @@ class Parser : public ExpressionParser {
   std::unique_ptr<Statement> parse_named_block() {
     auto node = std::make_unique<ScopeBlock>();
     const std::string name = expect(TokenType::kName).text;
-    skip_if_name("scoped");
+    node->sees_locals = skip_if_name("scoped");
     skip_if_name("required");
+    const int loops_around = std::exchange(loop_depth_, 0);
     node->body = parse_block_and_end("endblock");
+    loop_depth_ = loops_around;
     skip_if_name(name);
     return node;
   }

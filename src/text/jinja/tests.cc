@@ -63,8 +63,11 @@ bool remainder_is(Interpreter& in, const Value& input, int64_t divisor, int64_t 
   return equal(in.arena(), apply(in.arena(), BinaryOperator::kModulo, input, Value::integer(divisor)),
                Value::integer(wanted));
 }
-bool test_odd(Interpreter& in, const Value& input, const Arguments&) { return remainder_is(in, input, 2, 1); }
-bool test_even(Interpreter& in, const Value& input, const Arguments&) { return remainder_is(in, input, 2, 0); }
+template <int64_t kRemainder>
+bool test_parity(Interpreter& in, const Value& input, const Arguments& arguments) {
+  const Parameters none(kRemainder == 1 ? "odd" : "even", arguments, {});
+  return remainder_is(in, input, 2, kRemainder);
+}
 
 bool test_divisibleby(Interpreter& in, const Value& input, const Arguments& arguments) {
   const Parameters p("divisibleby", arguments, {"num"}, 1);
@@ -76,11 +79,11 @@ bool test_sameas(Interpreter&, const Value& input, const Arguments& arguments) {
   return input.same_object(p[0]);
 }
 
-bool test_filter(Interpreter&, const Value& input, const Arguments&) {
-  return input.is_string() && find_filter(input.text()) != nullptr;
-}
-bool test_test(Interpreter&, const Value& input, const Arguments&) {
-  return input.is_string() && find_test(input.text()) != nullptr;
+template <auto kFind>
+bool test_name(Interpreter& in, const Value& input, const Arguments& arguments) {
+  const Parameters none("this test", arguments, {});
+  require_hashable(in.arena(), input);  // names are the keys of a dict
+  return input.is_string() && kFind(input.text()) != nullptr;
 }
 
 template <Comparison kComparison>
@@ -110,14 +113,14 @@ constexpr Entry kTests[] = {
     {"false", plain<is_false>},
     {"callable", plain<is_callable>},
     {"escaped", plain<is_escaped>},
-    {"odd", test_odd},
-    {"even", test_even},
+    {"odd", test_parity<1>},
+    {"even", test_parity<0>},
     {"divisibleby", test_divisibleby},
     {"lower", has_case<is_lower, is_upper>},
     {"upper", has_case<is_upper, is_lower>},
     {"sameas", test_sameas},
-    {"filter", test_filter},
-    {"test", test_test},
+    {"filter", test_name<find_filter>},
+    {"test", test_name<find_test>},
     {"in", test_compare<Comparison::kIn>},
     {"==", test_compare<Comparison::kEqual>},
     {"eq", test_compare<Comparison::kEqual>},
