@@ -10,7 +10,7 @@ Writes
     tokenizer_small_golden.json    their ids of random texts, in several variants
     tokenizer_splits_golden.json   how each known pre-tokenizer pattern cuts random texts
     tokenizer_smollm2_golden.json  ids of random texts by the whole vocabulary of the GGUF
-    unicode_nfc_golden.json        form C of random texts
+    unicode_forms_golden.json      forms C, D, KC and KD of random texts
 and, given a file of cases and the folder of the tokenizers that they name (MODEL/tokenizer.json.xz),
     tokenizer_cases.json           its tokenizer sections, with a simple hash of the ids of long texts
 """
@@ -26,11 +26,12 @@ from typing import Any, Sequence
 
 import unicodedata2
 from gguf import GGUFReader
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 Spec = dict[str, Any]  # a part of a tokenizer.json
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data" / "text"
+FORMS = (normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD)
 CASE_SECTIONS = ("tokenizer", "tokenizer_long", "tokenizer_invalid_utf8", "stream", "stream_cut", "added_tokens")
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -260,7 +261,7 @@ def splits_golden() -> dict[str, list[Any]]:
     return groups
 
 
-def nfc_golden() -> list[list[str]]:
+def forms_golden() -> list[list[str]]:
     rng = random.Random(3000)
     marks = [c for c in range(0x300, 0x30000) if unicodedata2.combining(chr(c))]
     decomposed = [c for c in range(0xA0, 0x2FA20) if unicodedata2.decomposition(chr(c)) and
@@ -272,11 +273,11 @@ def nfc_golden() -> list[list[str]]:
             text += rng.choice([
                 chr(rng.choice(decomposed)), "aeoAO"[rng.randrange(5)], chr(0xAC00 + rng.randrange(11172)),
                 chr(0x1100 + rng.randrange(19)) + chr(0x1161 + rng.randrange(21)),
-                chr(0x11A7 + rng.randrange(28)),
+                chr(0x11A7 + rng.randrange(28)), rng.choice("\ufb01\uff76\uff9e\u33a5\u00b2\ufdfa\u2126\u01c6\u1e9b\u32ff\U0001d504"),
                 unicodedata2.normalize("NFD", chr(rng.choice(decomposed)))])
             for _ in range(rng.randint(0, 3)):
                 text += chr(rng.choice(marks[:112] if rng.random() < 0.7 else marks))
-        rows.append([text, unicodedata2.normalize("NFC", text)])
+        rows.append([text] + [form().normalize_str(text) for form in FORMS])
     return rows
 
 
@@ -314,7 +315,7 @@ def main() -> None:
     write("tokenizer_sentencepiece.json", sentencepiece)
     write("tokenizer_small_golden.json", small_golden(small, sentencepiece))
     write("tokenizer_splits_golden.json", splits_golden())
-    write("unicode_nfc_golden.json", nfc_golden())
+    write("unicode_forms_golden.json", forms_golden())
 
     full = Tokenizer.from_str(json.dumps(full_tokenizer(tokens, merges, types)))
     rng = random.Random(4000)

@@ -153,6 +153,8 @@ TokenizerFiles open_tokenizer_files(const std::string& path) {
   const std::string resolved = resolve_model_path(path);
   std::error_code ignored;
   if (fs::is_directory(resolved, ignored)) return read_tokenizer_folder(resolved);
+  const fs::path extension = fs::path(resolved).extension();
+  if (extension == ".json" || extension == ".model") return read_tokenizer_file(resolved);
   const MappedFile file(resolved);
   return read_gguf_tokenizer(GgufFile(file.bytes(), resolved));
 }

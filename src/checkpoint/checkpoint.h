@@ -31,6 +31,7 @@ struct TensorInfo {
 struct TokenizerFiles {
   // Hugging Face folder: file contents (empty if absent).
   std::string tokenizer_json, tokenizer_config_json, special_tokens_map_json;
+  std::string sentence_piece_model;  // tokenizer.model or spiece.model, where there is no tokenizer.json
   // Jinja sources by name, "default" for the one without a name. A folder: chat_template.jinja and
   // additional_chat_templates/NAME.jinja; without these chat_template.json, and tokenizer_config.json's, a string or a
   // list. GGUF: tokenizer.chat_template and tokenizer.chat_template.NAME.
@@ -81,7 +82,8 @@ enum class LoadFormat { kAuto, kDummy };
 // Error naming what is missing.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path, LoadFormat format, uint64_t seed = 0);
 
-// The tokenizer of a model name as above, for --tokenizer: of a folder, which needs no config.json, or of a .gguf file.
+// The tokenizer of a model name as above, for --tokenizer: of a folder, which needs no config.json, of a .gguf file, or
+// of a file alone (tokenizer.json or a SentencePiece .model).
 TokenizerFiles open_tokenizer_files(const std::string& path);
 
 // The embedded default model, used when none is named: $QUIRE_DEFAULT_MODEL, else the .gguf file in ../share/quire

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/quote.h"
 
 namespace quire {
 namespace {
@@ -28,7 +29,7 @@ std::string shown(std::string_view name) {
   constexpr size_t kMaxShown = 80;
   const bool plain = std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (plain && !name.empty() && name.size() <= kMaxShown) return std::string(name);
-  return fmt::format("{:?}{}", name.substr(0, kMaxShown), name.size() > kMaxShown ? "..." : "");
+  return quote(name, kMaxShown);
 }
 
 std::string_view type_name(GgufType type) { return kTypeNames[static_cast<size_t>(type)]; }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_tokenizer.h"
 #include "checkpoint/llama_tensors.h"
@@ -151,8 +152,8 @@ class GgufCheckpoint final : public Checkpoint {
     const std::string_view scaling = gguf_.string("llama.rope.scaling.type").value_or("none");
     if (scaling == "none") return;
     if (scaling != "linear" && scaling != "yarn") {
-      throw gguf_.error(fmt::format("llama.rope.scaling.type {:?} is not supported; there are none, linear and yarn",
-                                    scaling.substr(0, 64)));
+      throw gguf_.error(
+          fmt::format("llama.rope.scaling.type {} is not supported; there are none, linear and yarn", quote(scaling)));
     }
     rope.type = scaling;
     rope.factor = gguf_.number("llama.rope.scaling.factor").value_or(1.0);

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/quote.h"
+
 namespace quire {
 namespace {
 
@@ -27,8 +29,8 @@ void check_arrays(const GgufFile& file, const TokenizerFiles::Gguf& v) {
   for (size_t i = 0; i < v.token_types.size(); ++i) {
     if (v.token_types[i] == kByte && !is_byte_token(v.tokens[i])) {
       constexpr size_t kMaxShown = 40;
-      throw file.error(fmt::format("token {} is a byte token but is spelled {:?}, not <0x00> to <0xFF>", i,
-                                   v.tokens[i].substr(0, kMaxShown)));
+      throw file.error(fmt::format("token {} is a byte token but is spelled {}, not <0x00> to <0xFF>", i,
+                                   quote(v.tokens[i], kMaxShown)));
     }
   }
 }

@@ -257,7 +257,18 @@ TokenizerFiles read_tokenizer_folder(const std::string& path) {
   files.tokenizer_json = read_if_there(folder / "tokenizer.json", kMaxTokenizerBytes);
   files.tokenizer_config_json = read_if_there(folder / "tokenizer_config.json", kMaxConfigBytes);
   files.special_tokens_map_json = read_if_there(folder / "special_tokens_map.json", kMaxConfigBytes);
+  for (const char* name : {"tokenizer.model", "spiece.model"}) {
+    if (!files.tokenizer_json.empty() || !files.sentence_piece_model.empty()) break;
+    files.sentence_piece_model = read_if_there(folder / name, kMaxTokenizerBytes);
+  }
   files.chat_templates = read_chat_templates(folder, files.tokenizer_config_json);
+  return files;
+}
+
+TokenizerFiles read_tokenizer_file(const std::string& path) {
+  TokenizerFiles files;
+  const bool json = fs::path(path).extension() == ".json";
+  (json ? files.tokenizer_json : files.sentence_piece_model) = read_text_file(path, kMaxTokenizerBytes);
   return files;
 }
 

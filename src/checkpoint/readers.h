@@ -24,5 +24,6 @@ std::unique_ptr<Checkpoint> open_hugging_face(const std::string& folder, bool du
 
 // The tokenizer files of a folder; those that are absent stay empty.
 TokenizerFiles read_tokenizer_folder(const std::string& path);
+TokenizerFiles read_tokenizer_file(const std::string& path);  // tokenizer.json or a SentencePiece .model
 
 }  // namespace quire

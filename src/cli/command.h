@@ -16,6 +16,8 @@ int complete_command(Arguments args);
 int serve_command(Arguments args);
 int bench_command(Arguments args);
 int template_command(Arguments args);
+int tokenize_command(Arguments args);
+int detokenize_command(Arguments args);
 
 // Adds --log-level, parses, applies the level and logs the warnings, those on the environment included. False if help
 // was asked for: it has been printed, and the command ends with 0.

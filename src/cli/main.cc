@@ -24,6 +24,8 @@ constexpr const char* kUsage =
     "  complete       continue a text, here or on a server\n"
     "  template       print what a conversation becomes in a model's chat template\n"
     "  bench          measure: latency of a batch, attention, the machine\n"
+    "  tokenize       the tokens of a text\n"
+    "  detokenize     the text of token ids\n"
     "\n"
     "Options:\n"
     "  -h, --help     this text; `quire <command> --help` lists the options of a command,\n"
@@ -47,13 +49,16 @@ int dispatch(Arguments args) {
   if (command == "complete") return complete_command(rest);
   if (command == "bench") return bench_command(rest);
   if (command == "template") return template_command(rest);
+  if (command == "tokenize") return tokenize_command(rest);
+  if (command == "detokenize") return detokenize_command(rest);
   std::string nearest;
-  for (const char* known : {"serve", "chat", "complete", "template", "bench"}) {
+  for (const char* known : {"serve", "chat", "complete", "template", "bench", "tokenize", "detokenize"}) {
     if (edit_distance(command, known) <= 2) nearest = known;
   }
   throw invalid_argument("unknown command '" + command + "'" +
-                         (nearest.empty() ? "; there are serve, chat, complete, template and bench"
-                                          : "; did you mean '" + nearest + "'?"));
+                         (nearest.empty()
+                              ? "; there are serve, chat, complete, template, bench, tokenize and detokenize"
+                              : "; did you mean '" + nearest + "'?"));
 }
 
 // One line: what comes from a file or a flag may hold line breaks.

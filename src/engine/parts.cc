@@ -9,33 +9,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/mapped_file.h"
+#include "engine/load_tokenizer.h"
 #include "engine/progress.h"
 
 namespace quire {
 namespace {
 
 constexpr int64_t kDefaultQueueLimit = 1024;
-
-std::unique_ptr<Tokenizer> make_tokenizer(TokenizerFiles files) {
-  if (files.gguf) {
-    TokenizerFiles::Gguf& g = *files.gguf;
-    GgufVocabulary v;
-    v.model = std::move(g.model);
-    v.pre = std::move(g.pre);
-    v.tokens = std::move(g.tokens);
-    v.merges = std::move(g.merges);
-    v.scores = std::move(g.scores);
-    v.token_types = std::move(g.token_types);
-    v.bos_id = g.bos_id;
-    v.eos_id = g.eos_id;
-    v.add_bos = g.add_bos;
-    v.add_eos = g.add_eos;
-    v.add_space_prefix = g.add_space_prefix;
-    return tokenizer_from_gguf(v);
-  }
-  if (!files.tokenizer_json.empty()) return tokenizer_from_json(files.tokenizer_json, files.tokenizer_config_json);
-  return nullptr;
-}
 
 // --chat-template: a template as such, or the file that holds it.
 std::string template_source(const std::string& option) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/quote.h"
+#include "text/char_sets.h"
 #include "text/unicode.h"
 
 namespace quire {
@@ -12,8 +14,7 @@ namespace {
 
 bool is_word(std::string_view text, const char* p) {
   if (p == text.data() + text.size()) return false;
-  const char32_t code = decode_valid_utf8(p);
-  return code == '_' || (CharTable::get()[code] & (kLetter | kMark | kNumber)) != 0;
+  return word_characters().contains(decode_valid_utf8(p));
 }
 
 size_t spaces_begin(std::string_view text, size_t end, size_t floor) {
@@ -44,8 +45,8 @@ size_t spaces_end(std::string_view text, size_t begin) {
 void AddedTokenFinder::add(const AddedToken& token) {
   if (token.content.empty()) return;
   if (token.content.size() > kMaxContent) {
-    throw invalid_argument(fmt::format("added token {:?}... is {} bytes long, at most {} are allowed",
-                                       token.content.substr(0, 32), token.content.size(), kMaxContent),
+    throw invalid_argument(fmt::format("added token {} is {} bytes long, at most {} are allowed",
+                                       quote(token.content, 32), token.content.size(), kMaxContent),
                            "added_tokens");
   }
   int32_t node = 0;

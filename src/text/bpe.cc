@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "text/unicode.h"
 
 namespace quire {
@@ -30,7 +31,7 @@ void note_bytes_before_marks(std::string_view key, std::array<bool, 256>& bytes)
 
 BpeModel::BpeModel(const Vocabulary& vocabulary, Options options, size_t expected_merges)
     : vocabulary_(vocabulary), options_(options) {
-  reserve_merges(std::min(expected_merges, kMaxReserved));
+  reserve_merges(std::clamp<size_t>(expected_merges, 1, kMaxReserved));  // a lookup needs at least one slot
   for (int b = 0; b < 256; ++b) {
     const char byte = static_cast<char>(b);
     byte_ids_[b] = vocabulary.style().byte_level || b < 128 ? vocabulary.find({&byte, 1}) : -1;
@@ -101,8 +102,8 @@ void BpeModel::MergeWriter::finish() {
     if (left_id < 0 || right_id < 0 || id < 0) {
       if (unknown_ == Unknown::kSkip) continue;
       throw invalid_argument(
-          fmt::format("merges[{}] joins {:?} and {:?}, but they or what they make is not in the vocabulary", merge.rank,
-                      left.substr(0, 64), right.substr(0, 64)),
+          fmt::format("merges[{}] joins {} and {}, but they or what they make is not in the vocabulary", merge.rank,
+                      quote(left), quote(right)),
           "merges");
     }
     const uint64_t pair = pair_of(left_id, right_id);
@@ -116,7 +117,7 @@ void BpeModel::MergeWriter::finish() {
 }
 
 // Cuts a word into the symbols that merging starts from.
-void BpeModel::split(std::string_view word, std::vector<Scratch::Symbol>& symbols) const {
+void BpeModel::split(std::string_view word, std::vector<Symbol>& symbols) const {
   symbols.clear();
   symbols.reserve(word.size());
   const auto push = [&](int32_t id) { symbols.push_back({id, kNoRank, 0, 0}); };
@@ -155,7 +156,7 @@ void BpeModel::split(std::string_view word, std::vector<Scratch::Symbol>& symbol
   flush_unknown();
 }
 
-void BpeModel::merge_short(std::vector<Scratch::Symbol>& symbols, std::vector<int32_t>& out) const {
+void BpeModel::merge_short(std::vector<Symbol>& symbols, std::vector<int32_t>& out) const {
   size_t count = symbols.size();
   for (size_t i = 0; i + 1 < count; ++i) symbols[i].rank = find_merge(symbols[i].id, symbols[i + 1].id).rank;
   while (count > 1) {
@@ -176,13 +177,13 @@ void BpeModel::merge_short(std::vector<Scratch::Symbol>& symbols, std::vector<in
 }
 
 // A linked list of symbols, and a queue of the positions that merge with what follows them.
-void BpeModel::merge_long(Scratch& scratch, std::vector<int32_t>& out) const {
-  std::vector<Scratch::Symbol>& symbols = scratch.symbols;
+void BpeModel::merge_long(ModelScratch& scratch, std::vector<int32_t>& out) const {
+  std::vector<Symbol>& symbols = scratch.symbols;
   MergeQueue& queue = scratch.queue;
   const auto count = static_cast<int32_t>(symbols.size());
   queue.reset(symbols.size());
   const auto update = [&](int32_t at) {
-    const Scratch::Symbol& symbol = symbols[at];
+    const Symbol& symbol = symbols[at];
     queue.set(at, symbol.next >= 0 ? find_merge(symbol.id, symbols[symbol.next].id).rank : kNoRank);
   };
   for (int32_t i = 0; i < count; ++i) {
@@ -191,8 +192,8 @@ void BpeModel::merge_long(Scratch& scratch, std::vector<int32_t>& out) const {
     update(i);
   }
   for (int32_t at = queue.pop(); at >= 0; at = queue.pop()) {
-    Scratch::Symbol& symbol = symbols[at];
-    const Scratch::Symbol& merged = symbols[symbol.next];
+    Symbol& symbol = symbols[at];
+    const Symbol& merged = symbols[symbol.next];
     queue.set(symbol.next, kNoRank);
     symbol.id = find_merge(symbol.id, merged.id).id;
     symbol.next = merged.next;
@@ -203,7 +204,7 @@ void BpeModel::merge_long(Scratch& scratch, std::vector<int32_t>& out) const {
   for (int32_t i = count > 0 ? 0 : -1; i >= 0; i = symbols[i].next) out.push_back(symbols[i].id);
 }
 
-void BpeModel::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const {
+void BpeModel::encode(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const {
   if (word.empty()) return;
   int32_t whole = -1;
   if (word.size() <= vocabulary_.longest_key()) {

@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "text/merge_queue.h"
+#include "text/token_model.h"
 #include "text/vocabulary.h"
 
 namespace quire {
 
-class BpeModel {
+class BpeModel final : public TokenModel {
   static constexpr uint32_t kNoRank = MergeQueue::kNoRank;
   static constexpr uint64_t kNoPair = UINT64_MAX;
   struct Merge {
@@ -30,17 +31,6 @@ class BpeModel {
     bool fuse_unknown = false;   // neighbouring unknown characters become one unknown token
     int32_t unknown_id = -1;     // -1: unknown characters are left out
   };
-  // Work space of one encoding call, so that no word allocates.
-  struct Scratch {
-    struct Symbol {
-      int32_t id;
-      uint32_t rank;  // of merging it with the next
-      int32_t previous, next;
-    };
-    std::vector<Symbol> symbols;
-    MergeQueue queue;
-  };
-
   // The vocabulary must be complete and outlive the model.
   BpeModel(const Vocabulary& vocabulary, Options options, size_t expected_merges);
 
@@ -75,7 +65,7 @@ class BpeModel {
 
   // Appends the tokens of word, valid UTF-8 in the vocabulary's key form. Linear in a run of one
   // character, O(n log n) at worst.
-  void encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
+  void encode(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const override;
 
   // Text of a SentencePiece-like vocabulary may be cut before a U+2581 that follows another character, since no merge
   // joins the two, unless that character ends in one of these bytes. Empty: the vocabulary has no such token, so don't
@@ -83,6 +73,7 @@ class BpeModel {
   const std::optional<std::array<bool, 256>>& bytes_before_marks() const { return bytes_before_marks_; }
 
  private:
+  using Symbol = ModelScratch::Symbol;
   static uint64_t pair_of(int32_t left, int32_t right) {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
   }
@@ -90,9 +81,9 @@ class BpeModel {
   const Merge& find_merge(int32_t left, int32_t right) const;
   void reserve_merges(size_t more);
   void insert_merge(const Merge& merge);
-  void split(std::string_view word, std::vector<Scratch::Symbol>& symbols) const;
-  void merge_short(std::vector<Scratch::Symbol>& symbols, std::vector<int32_t>& out) const;
-  void merge_long(Scratch& scratch, std::vector<int32_t>& out) const;
+  void split(std::string_view word, std::vector<Symbol>& symbols) const;
+  void merge_short(std::vector<Symbol>& symbols, std::vector<int32_t>& out) const;
+  void merge_long(ModelScratch& scratch, std::vector<int32_t>& out) const;
 
   const Vocabulary& vocabulary_;
   Options options_;

@@ -48,20 +48,48 @@ enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWith
 std::unique_ptr<Splitter> make_regex_splitter(const std::string& pattern, SplitBehavior behavior, bool invert);
 std::unique_ptr<Splitter> make_literal_splitter(const std::string& literal, SplitBehavior behavior, bool invert);
 
+std::unique_ptr<Splitter> make_white_space_splitter();  // what is between white space
+std::unique_ptr<Splitter> make_word_splitter();         // \w+|[^\w\s]+
+std::unique_ptr<Splitter> make_bert_splitter();  // what is between white space, and each punctuation character alone
+std::unique_ptr<Splitter> make_punctuation_splitter(SplitBehavior behavior);
+std::unique_ptr<Splitter> make_digit_splitter(bool individual);  // each number character alone, or runs of them
+
+// What a pre-tokenizer puts in front of words, and in place of spaces.
+struct WordPrefix {
+  enum class Scheme { kNever, kFirst, kAlways };  // kFirst: only at the start of the whole text
+  std::string mark;                               // what a space becomes; empty: it stays
+  std::string prefix;                             // put before a word that doesn't begin with it
+  Scheme scheme = Scheme::kNever;
+};
+
 class PreTokenizer {
  public:
   struct Scratch {
     std::vector<TextSpan> spans, next;
+    std::string texts[2];
+  };
+  struct Words {
+    std::string_view text;  // the given one, or one in scratch
+    const std::vector<TextSpan>& spans;
   };
 
-  void add(std::unique_ptr<Splitter> stage) { stages_.push_back(std::move(stage)); }
+  void add(std::unique_ptr<Splitter> stage) { stages_.push_back({std::move(stage), {}}); }
   void add(KnownPattern pattern) { add(make_splitter(pattern)); }
+  void add(WordPrefix prefix) { stages_.push_back({nullptr, std::move(prefix)}); }
 
-  // The words of text (valid UTF-8, under 2 GiB), in scratch.spans. No stage: the text itself.
-  const std::vector<TextSpan>& split(std::string_view text, Scratch& scratch) const;
+  // The words of text (valid UTF-8, under 1 GiB). No stage: the text itself. at_start: nothing comes before text.
+  // Throws Error(kInvalidArgument) if prefixes make it longer than that.
+  Words split(std::string_view text, bool at_start, Scratch& scratch) const;
 
  private:
-  std::vector<std::unique_ptr<Splitter>> stages_;
+  struct Stage {
+    std::unique_ptr<Splitter> splitter;  // null: the prefix
+    WordPrefix prefix;
+  };
+  static std::string_view rewrite(const WordPrefix& prefix, std::string_view text, bool at_start, std::string& out,
+                                  std::vector<TextSpan>& spans);
+
+  std::vector<Stage> stages_;
 };
 
 }  // namespace quire

@@ -1,6 +1,6 @@
 #pragma once
-// Text to token ids and back. Built from Hugging Face tokenizer.json or GGUF metadata; immutable after that, so any
-// thread may use it.
+// Text to token ids and back. Built from Hugging Face tokenizer.json, GGUF metadata or a SentencePiece model file;
+// immutable after that, so any thread may use it.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,10 +46,12 @@ class Tokenizer {
   virtual int32_t eos_id() const = 0;                          // -1 if none
 };
 
-// Throw Error(kInvalidArgument) naming the field. Byte-pair encoding in all its forms (byte-level, SentencePiece-like
-// with byte fallback) is known; Unigram, WordPiece and WordLevel are not. tokenizer_config_json may be empty; it only
-// names BOS and EOS.
+// Throw Error(kInvalidArgument) naming the field and what of it isn't supported; docs/tokenizers.md lists what is.
+// tokenizer_config_json may be empty; it names BOS and EOS and, for a SentencePiece model, says whether to add them
+// (else BPE models begin with BOS).
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json);
 std::unique_ptr<Tokenizer> tokenizer_from_gguf(const GgufVocabulary& vocabulary);
+std::unique_ptr<Tokenizer> tokenizer_from_sentence_piece(std::string_view model,
+                                                         std::string_view tokenizer_config_json);
 
 }  // namespace quire

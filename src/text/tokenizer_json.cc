@@ -7,8 +7,13 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/bpe_tokenizer.h"
+#include "base/quote.h"
+#include "text/bpe.h"
 #include "text/byte_level.h"
+#include "text/pipeline_tokenizer.h"
+#include "text/tokenizer_json_steps.h"
+#include "text/unigram.h"
+#include "text/word_piece.h"
 
 namespace quire {
 namespace {
@@ -16,194 +21,9 @@ namespace {
 namespace od = simdjson::ondemand;
 using Json = nlohmann::json;
 
-constexpr int kMaxDepth = 32;  // of Sequences within Sequences
-
 [[noreturn]] void unsupported(std::string_view field, std::string_view what, std::string_view supported) {
   throw invalid_argument(fmt::format("tokenizer.json: {} {} is not supported (supported: {})", field, what, supported),
                          std::string(field));
-}
-
-std::string type_of(const Json& node) {
-  if (node.is_object() && node.contains("type") && node["type"].is_string()) return node["type"].get<std::string>();
-  return {};
-}
-
-std::string string_field(const Json& node, const char* field, const std::string& otherwise) {
-  const auto found = node.find(field);
-  return found != node.end() && found->is_string() ? found->get<std::string>() : otherwise;
-}
-
-bool bool_field(const Json& node, const char* field, bool otherwise) {
-  const auto found = node.find(field);
-  return found != node.end() && found->is_boolean() ? found->get<bool>() : otherwise;
-}
-
-// Calls visit(step) for node, or for each step of the Sequences that it consists of. list: the field of a Sequence that
-// holds them.
-template <class Visit>
-void for_each_step(const Json& node, const char* field, const char* list, Visit&& visit, int depth = 0) {
-  if (node.is_null()) return;
-  if (type_of(node) != "Sequence") {
-    visit(node, type_of(node));
-    return;
-  }
-  if (depth == kMaxDepth)
-    unsupported(field, fmt::format("nested {} deep", kMaxDepth + 1), fmt::format("{}", kMaxDepth));
-  const auto steps = node.find(list);
-  if (steps == node.end() || !steps->is_array()) unsupported(field, fmt::format("Sequence without {}", list), list);
-  for (const Json& step : *steps) for_each_step(step, field, list, visit, depth + 1);
-}
-
-// {"String": "..."} or {"Regex": "..."}
-struct Pattern {
-  std::string text;
-  bool regex;
-};
-Pattern pattern_of(const Json& step, const char* field) {
-  const auto pattern = step.find("pattern");
-  if (pattern != step.end() && pattern->is_object()) {
-    if (pattern->contains("Regex") && (*pattern)["Regex"].is_string()) return {(*pattern)["Regex"], true};
-    if (pattern->contains("String") && (*pattern)["String"].is_string()) return {(*pattern)["String"], false};
-  }
-  unsupported(field, "pattern", "String, Regex");
-}
-
-void read_normalizer(const Json& node, Normalizer& normalizer) {
-  for_each_step(node, "normalizer", "normalizers", [&](const Json& step, const std::string& type) {
-    if (type == "NFC") {
-      normalizer.add_nfc();
-    } else if (type == "Prepend") {
-      normalizer.add_prepend(string_field(step, "prepend", ""));
-    } else if (type == "Replace") {
-      const Pattern pattern = pattern_of(step, "normalizer");
-      if (pattern.regex) unsupported("normalizer", "Replace of a Regex", "Replace of a String");
-      normalizer.add_replace(pattern.text, string_field(step, "content", ""));
-    } else {
-      unsupported("normalizer", fmt::format("type {:?}", type), "NFC, Prepend, Replace, Sequence");
-    }
-  });
-}
-
-SplitBehavior behavior_of(const Json& step) {
-  const std::string name = string_field(step, "behavior", "");
-  if (name == "Isolated") return SplitBehavior::kIsolated;
-  if (name == "Removed") return SplitBehavior::kRemoved;
-  if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
-  if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
-  if (name == "Contiguous") return SplitBehavior::kContiguous;
-  unsupported("pre_tokenizer", fmt::format("behavior {:?}", name),
-              "Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous");
-}
-
-void read_metaspace(const Json& step, BpeTokenizer::Parts& parts) {
-  parts.mark = parts.prefix = string_field(step, "replacement", std::string(kSpaceMark));
-  const std::string scheme =
-      string_field(step, "prepend_scheme", bool_field(step, "add_prefix_space", true) ? "always" : "never");
-  parts.prefix_scheme = scheme == "never"   ? BpeTokenizer::PrefixScheme::kNever
-                        : scheme == "first" ? BpeTokenizer::PrefixScheme::kFirst
-                                            : BpeTokenizer::PrefixScheme::kAlways;
-  if (bool_field(step, "split", true)) {
-    parts.pre_tokenizer.add(make_literal_splitter(parts.mark, SplitBehavior::kMergedWithNext, false));
-  }
-}
-
-// Returns whether words are spelled in the byte-level alphabet.
-bool read_pre_tokenizer(const Json& node, BpeTokenizer::Parts& parts) {
-  bool byte_level = false;
-  int stages = 0;
-  for_each_step(node, "pre_tokenizer", "pretokenizers", [&](const Json& step, const std::string& type) {
-    if (byte_level) unsupported("pre_tokenizer", fmt::format("{} after ByteLevel", type), "ByteLevel last");
-    const auto needs_first = [&](const char* what) {
-      if (stages > 0) unsupported("pre_tokenizer", fmt::format("{} after other steps", what), "as the first step");
-    };
-    if (type == "ByteLevel") {
-      byte_level = true;
-      if (bool_field(step, "add_prefix_space", true)) {
-        needs_first("ByteLevel with add_prefix_space");
-        parts.prefix = " ";
-        parts.prefix_scheme = BpeTokenizer::PrefixScheme::kAlways;
-      }
-      if (bool_field(step, "use_regex", true)) parts.pre_tokenizer.add(KnownPattern::kGpt2);
-    } else if (type == "Split") {
-      const Pattern pattern = pattern_of(step, "pre_tokenizer");
-      const auto make = pattern.regex ? make_regex_splitter : make_literal_splitter;
-      parts.pre_tokenizer.add(make(pattern.text, behavior_of(step), bool_field(step, "invert", false)));
-    } else if (type == "Digits") {
-      const bool individual = bool_field(step, "individual_digits", false);
-      parts.pre_tokenizer.add(individual ? make_splitter(KnownPattern::kDigit)
-                                         : make_regex_splitter("\\p{N}+", SplitBehavior::kIsolated, false));
-    } else if (type == "Metaspace") {
-      needs_first("Metaspace");
-      read_metaspace(step, parts);
-    } else {
-      unsupported("pre_tokenizer", fmt::format("type {:?}", type), "ByteLevel, Split, Digits, Metaspace, Sequence");
-    }
-    ++stages;
-  });
-  return byte_level;
-}
-
-struct DecoderTraits {
-  bool byte_level = false, mark_is_space = false, byte_tokens = false, strip_leading_space = false;
-};
-DecoderTraits read_decoder(const Json& node) {
-  DecoderTraits traits;
-  for_each_step(node, "decoder", "decoders", [&](const Json& step, const std::string& type) {
-    if (type == "ByteLevel") {
-      traits.byte_level = true;
-    } else if (type == "ByteFallback") {
-      traits.byte_tokens = true;
-    } else if (type == "Metaspace") {
-      traits.mark_is_space = string_field(step, "replacement", std::string(kSpaceMark)) == kSpaceMark;
-      traits.strip_leading_space = string_field(step, "prepend_scheme", "always") != "never";
-    } else if (type == "Strip") {
-      if (step.value("content", "") != " " || step.value("start", 0) > 1 || step.value("stop", 0) != 0) {
-        unsupported("decoder", fmt::format("Strip {}", step.dump()), "one space at the start");
-      }
-      traits.strip_leading_space = step.value("start", 0) == 1;
-    } else if (type == "Replace") {
-      const Pattern pattern = pattern_of(step, "decoder");
-      if (pattern.regex || pattern.text != kSpaceMark || string_field(step, "content", "") != " ") {
-        unsupported("decoder", fmt::format("Replace {}", step.dump()), "U+2581 by a space");
-      }
-      traits.mark_is_space = true;
-    } else if (type != "Fuse") {
-      unsupported("decoder", fmt::format("type {:?}", type),
-                  "ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip, Sequence");
-    }
-  });
-  return traits;
-}
-
-void read_template(const Json& step, BpeTokenizer::Parts& parts) {
-  bool after_text = false;
-  for (const Json& item : step.at("single")) {
-    if (item.contains("Sequence")) {
-      if (after_text) unsupported("post_processor", "template that names the text twice", "one Sequence");
-      after_text = true;
-      continue;
-    }
-    const std::string name = item.at("SpecialToken").at("id");
-    for (const Json& id : step.at("special_tokens").at(name).at("ids")) {
-      const auto value = id.get<int64_t>();
-      if (value < 0 || value > Vocabulary::kMaxId) {
-        throw invalid_argument(fmt::format("tokenizer.json: post_processor: id {} of {:?} is not within 0 to {}", value,
-                                           name, Vocabulary::kMaxId),
-                               "post_processor");
-      }
-      (after_text ? parts.end_ids : parts.begin_ids).push_back(static_cast<int32_t>(value));
-    }
-  }
-}
-
-void read_post_processor(const Json& node, BpeTokenizer::Parts& parts) {
-  for_each_step(node, "post_processor", "processors", [&](const Json& step, const std::string& type) {
-    if (type == "TemplateProcessing") {
-      read_template(step, parts);
-    } else if (type != "ByteLevel") {
-      unsupported("post_processor", fmt::format("type {:?}", type), "TemplateProcessing, ByteLevel, Sequence");
-    }
-  });
 }
 
 std::vector<AddedToken> read_added_tokens(od::value value) {
@@ -248,8 +68,8 @@ std::pair<std::string_view, std::string_view> merge_halves(od::value item, size_
     if (space != std::string_view::npos && text.find(' ', space + 1) == std::string_view::npos) {
       return {text.substr(0, space), text.substr(space + 1)};
     }
-    throw invalid_argument(fmt::format("tokenizer.json: merges[{}] is {:?}, expected two tokens with one space between",
-                                       index, text.substr(0, 100)),
+    throw invalid_argument(fmt::format("tokenizer.json: merges[{}] is {}, expected two tokens with one space between",
+                                       index, quote(text, 100)),
                            "merges");
   }
   std::string_view halves[2];
@@ -275,10 +95,9 @@ void read_merges(od::array merges, bool byte_level, BpeModel& model) {
       left_key.clear();
       right_key.clear();
       if (!append_byte_level_decoded(left_key, left) || !append_byte_level_decoded(right_key, right)) {
-        throw invalid_argument(
-            fmt::format("tokenizer.json: merges[{}] joins {:?} and {:?}, which is not spelled in bytes", rank,
-                        left.substr(0, 64), right.substr(0, 64)),
-            "merges");
+        throw invalid_argument(fmt::format("tokenizer.json: merges[{}] joins {} and {}, which is not spelled in bytes",
+                                           rank, quote(left), quote(right)),
+                               "merges");
       }
       left = left_key;
       right = right_key;
@@ -290,80 +109,165 @@ void read_merges(od::array merges, bool byte_level, BpeModel& model) {
 
 // The small fields of the model.
 struct ModelFields {
-  BpeModel::Options options;
-  std::string unknown_token;
+  std::string type;
+  bool ignore_merges = false, byte_fallback = false, fuse_unknown = false;
+  std::string unknown_token, continuing_prefix, word_suffix;
+  int64_t unknown_id = -1;
+  size_t max_characters = 100;
 };
+
 ModelFields read_model_fields(od::object object) {
   ModelFields fields;
-  std::string type = "BPE";  // old files do not say it
+  bool has_merges = false, has_max_characters = false;
   for (auto field : object) {
     const std::string_view name = field.unescaped_key();
+    has_merges = has_merges || name == "merges";
     if (name == "vocab" || name == "merges") continue;
     od::value value = field.value();
     if (value.is_null()) continue;
     if (name == "type") {
-      type = std::string_view(value.get_string());
+      fields.type = std::string_view(value.get_string());
     } else if (name == "ignore_merges") {
-      fields.options.ignore_merges = value.get_bool();
+      fields.ignore_merges = value.get_bool();
     } else if (name == "byte_fallback") {
-      fields.options.byte_fallback = value.get_bool();
+      fields.byte_fallback = value.get_bool();
     } else if (name == "fuse_unk") {
-      fields.options.fuse_unknown = value.get_bool();
+      fields.fuse_unknown = value.get_bool();
     } else if (name == "unk_token") {
       fields.unknown_token = std::string_view(value.get_string());
-    } else if (name == "continuing_subword_prefix" || name == "end_of_word_suffix") {
-      const std::string_view text = value.get_string();
-      if (!text.empty()) unsupported("model", fmt::format("{} {:?}", name, text), "none");
+    } else if (name == "unk_id") {
+      fields.unknown_id = value.get_int64();
+    } else if (name == "max_input_chars_per_word") {
+      fields.max_characters = value.get_uint64();
+      has_max_characters = true;
+    } else if (name == "continuing_subword_prefix") {
+      fields.continuing_prefix = std::string_view(value.get_string());
+    } else if (name == "end_of_word_suffix") {
+      fields.word_suffix = std::string_view(value.get_string());
     } else if (name == "dropout") {
       const double dropout = value.get_double();
       if (dropout > 0) unsupported("model", fmt::format("dropout {}", dropout), "none");
     }
   }
-  if (type != "BPE") unsupported("model", fmt::format("type {:?}", type), "BPE");
+  // Old files don't say it.
+  if (fields.type.empty()) fields.type = has_merges || !has_max_characters ? "BPE" : "WordPiece";
   return fields;
 }
 
-void read_model(od::object object, Vocabulary::Style style, BpeTokenizer::Parts& parts) {
-  ModelFields fields = read_model_fields(object);
-  object.reset();
-  // An entry of either list takes at least a handful of bytes, so the size of the file bounds what is reserved.
-  od::object vocabulary = object.find_field_unordered("vocab");
-  const size_t tokens = vocabulary.count_fields();
-  parts.vocabulary = std::make_unique<Vocabulary>(style, tokens);
-  for (auto field : vocabulary) {
-    const std::string_view spelling = field.unescaped_key();
-    const int64_t id = field.value();
-    parts.vocabulary->add(id, spelling);
-  }
+void add_tokens_to_vocabulary(PipelineTokenizer::Parts& parts) {
   for (AddedToken& token : parts.added_tokens) {
     // What the model's vocabulary says about a token counts, whatever id the list of added tokens gives it.
     if (const int32_t id = parts.vocabulary->find_spelling(token.content); id >= 0) token.id = id;
     parts.vocabulary->add_verbatim(token.id, token.content, token.special);
   }
-  if (!fields.unknown_token.empty()) fields.options.unknown_id = parts.vocabulary->find_spelling(fields.unknown_token);
+}
 
+// {"token": id, ...}. An entry takes at least a handful of bytes, so the size of the file bounds what is reserved.
+void read_vocabulary(od::object vocabulary, Vocabulary::Style style, PipelineTokenizer::Parts& parts) {
+  parts.vocabulary = std::make_unique<Vocabulary>(style, vocabulary.count_fields());
+  for (auto field : vocabulary) {
+    const std::string_view spelling = field.unescaped_key();
+    const int64_t id = field.value();
+    parts.vocabulary->add(id, spelling);
+  }
+  add_tokens_to_vocabulary(parts);
+}
+
+int32_t unknown_id_of(const ModelFields& fields, const Vocabulary& vocabulary) {
+  return fields.unknown_token.empty() ? -1 : vocabulary.find_spelling(fields.unknown_token);
+}
+
+void read_bpe(od::object object, const ModelFields& fields, Vocabulary::Style style, PipelineTokenizer::Parts& parts) {
+  if (!fields.continuing_prefix.empty()) {
+    unsupported("model", fmt::format("continuing_subword_prefix {}", quote(fields.continuing_prefix)), "none");
+  }
+  if (!fields.word_suffix.empty()) {
+    unsupported("model", fmt::format("end_of_word_suffix {}", quote(fields.word_suffix)), "none");
+  }
+  read_vocabulary(object.find_field_unordered("vocab").get_object(), style, parts);
+  BpeModel::Options options;
+  options.ignore_merges = fields.ignore_merges;
+  options.byte_fallback = fields.byte_fallback;
+  options.fuse_unknown = fields.fuse_unknown;
+  options.unknown_id = unknown_id_of(fields, *parts.vocabulary);
   od::array merges = object.find_field_unordered("merges");
-  parts.model = std::make_unique<BpeModel>(*parts.vocabulary, fields.options, merges.count_elements());
-  read_merges(merges, style.byte_level, *parts.model);
+  auto model = std::make_unique<BpeModel>(*parts.vocabulary, options, merges.count_elements());
+  read_merges(merges, style.byte_level, *model);
+  if (const auto& bytes = model->bytes_before_marks()) parts.pre_tokenizer.add(make_mark_splitter(*bytes));
+  parts.model = std::move(model);
+}
+
+// [["token", score], ...], the place in the list is the id.
+void read_unigram(od::object object, const ModelFields& fields, Vocabulary::Style style,
+                  PipelineTokenizer::Parts& parts) {
+  if (style.byte_level) unsupported("model", "Unigram with a ByteLevel pre_tokenizer", "Metaspace");
+  od::array pieces = object.find_field_unordered("vocab").get_array();
+  parts.vocabulary = std::make_unique<Vocabulary>(style, pieces.count_elements());
+  std::vector<double> scores;
+  for (auto piece : pieces) {
+    const auto id = static_cast<int64_t>(scores.size());
+    int count = 0;
+    for (auto half : piece.get_array()) {
+      if (count == 0) {
+        parts.vocabulary->add(id, std::string_view(half.get_string()));
+      } else if (count == 1) {
+        scores.push_back(half.get_double());
+      }
+      ++count;
+    }
+    if (count != 2) throw invalid_argument(fmt::format("tokenizer.json: vocab[{}] is not a pair", id), "vocab");
+  }
+  if (fields.unknown_id >= static_cast<int64_t>(scores.size()) || fields.unknown_id < -1) {
+    throw invalid_argument(
+        fmt::format("tokenizer.json: unk_id is {}, but there are {} tokens", fields.unknown_id, scores.size()),
+        "unk_id");
+  }
+  add_tokens_to_vocabulary(parts);
+  UnigramModel::Options options;
+  options.unknown_id = static_cast<int32_t>(fields.unknown_id);
+  options.byte_fallback = fields.byte_fallback;
+  parts.model = std::make_unique<UnigramModel>(*parts.vocabulary, std::move(scores), options);
+}
+
+void read_model(od::object object, Vocabulary::Style style, PipelineTokenizer::Parts& parts) {
+  const ModelFields fields = read_model_fields(object);
+  object.reset();
+  if (fields.type == "BPE") {
+    read_bpe(object, fields, style, parts);
+  } else if (fields.type == "Unigram") {
+    read_unigram(object, fields, style, parts);
+  } else if (fields.type == "WordPiece") {
+    read_vocabulary(object.find_field_unordered("vocab").get_object(), style, parts);
+    WordPieceModel::Options options;
+    options.unknown_id = unknown_id_of(fields, *parts.vocabulary);
+    options.continuing_prefix = fields.continuing_prefix;
+    options.max_characters = fields.max_characters;
+    parts.model = std::make_unique<WordPieceModel>(*parts.vocabulary, std::move(options));
+  } else if (fields.type == "WordLevel") {
+    read_vocabulary(object.find_field_unordered("vocab").get_object(), style, parts);
+    parts.model = std::make_unique<WordLevelModel>(*parts.vocabulary, unknown_id_of(fields, *parts.vocabulary));
+  } else {
+    unsupported("model", fmt::format("type {}", quote(fields.type)), "BPE, Unigram, WordLevel, WordPiece");
+  }
 }
 
 // The id of a token that tokenizer_config.json gives as a string or as an object; -1 if there is none.
 int32_t configured_token(const Json& config, const char* field, const Vocabulary& vocabulary) {
-  const auto found = config.find(field);
+  auto found = config.find(field);
   if (found == config.end()) return -1;
-  if (found->is_string()) return vocabulary.find_spelling(found->get<std::string>());
-  return found->is_object() ? vocabulary.find_spelling(string_field(*found, "content", "")) : -1;
+  const Json& token = found->is_object() && found->contains("content") ? (*found)["content"] : *found;
+  return token.is_string() ? vocabulary.find_spelling(token.get<std::string>()) : -1;
 }
 
 struct Sections {
   Json normalizer, pre_tokenizer, post_processor, decoder;
 };
 
-BpeTokenizer::Parts read(std::string_view tokenizer_json) {
+PipelineTokenizer::Parts read(std::string_view tokenizer_json) {
   const simdjson::padded_string padded(tokenizer_json);
   od::parser parser;
   od::document document = parser.iterate(padded);
-  BpeTokenizer::Parts parts;
+  PipelineTokenizer::Parts parts;
   Sections sections;
   bool has_model = false;
   for (auto field : document.get_object()) {
@@ -384,21 +288,26 @@ BpeTokenizer::Parts read(std::string_view tokenizer_json) {
   if (!has_model) throw invalid_argument("tokenizer.json: there is no model", "model");
 
   read_normalizer(sections.normalizer, parts.normalizer);
-  const DecoderTraits decoder = read_decoder(sections.decoder);
-  const bool byte_level = read_pre_tokenizer(sections.pre_tokenizer, parts);
-  if (byte_level != decoder.byte_level) {
-    unsupported("decoder",
-                byte_level ? "other than ByteLevel with a ByteLevel pre_tokenizer"
-                           : "ByteLevel without a ByteLevel pre_tokenizer",
-                "the same in both");
-  }
-  read_post_processor(sections.post_processor, parts);
-  parts.strip_leading_space = decoder.strip_leading_space;
+  const bool byte_level = read_pre_tokenizer(sections.pre_tokenizer, parts.pre_tokenizer);
+  SpecialIds special = read_post_processor(sections.post_processor);
+  parts.begin_ids = std::move(special.begin);
+  parts.end_ids = std::move(special.end);
+
+  const DecoderKind decoder = read_decoder(sections.decoder, parts.decoder);
+  const bool sentence_piece = decoder == DecoderKind::kSentencePiece || decoder == DecoderKind::kSentencePieceStrip;
+  if (decoder == DecoderKind::kSentencePieceStrip) parts.leading_space = PipelineTokenizer::LeadingSpace::kDropOne;
+  parts.decoding = sentence_piece && !byte_level                      ? PipelineTokenizer::Decoding::kBytesOrChain
+                   : decoder == DecoderKind::kByteLevel && byte_level ? PipelineTokenizer::Decoding::kBytes
+                                                                      : PipelineTokenizer::Decoding::kChain;
 
   document.rewind();
-  read_model(document.find_field("model").get_object(), {byte_level, decoder.mark_is_space, decoder.byte_tokens},
-             parts);
-  if (const auto& bytes = parts.model->bytes_before_marks()) parts.pre_tokenizer.add(make_mark_splitter(*bytes));
+  read_model(document.find_field("model").get_object(), {byte_level, sentence_piece, sentence_piece}, parts);
+  if (parts.decoding == PipelineTokenizer::Decoding::kChain) {
+    for (int32_t id = 0; id < parts.vocabulary->size(); ++id) {
+      if (!parts.vocabulary->has(id)) continue;
+      parts.vocabulary->set_bytes(id, parts.decoder.token_bytes(parts.vocabulary->spelling(id)));
+    }
+  }
   return parts;
 }
 
@@ -407,13 +316,13 @@ BpeTokenizer::Parts read(std::string_view tokenizer_json) {
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view tokenizer_json,
                                                std::string_view tokenizer_config_json) {
   try {
-    BpeTokenizer::Parts parts = read(tokenizer_json);
+    PipelineTokenizer::Parts parts = read(tokenizer_json);
     const Json config = tokenizer_config_json.empty() ? Json::object() : Json::parse(tokenizer_config_json);
     if (!config.is_object())
       throw invalid_argument("tokenizer_config.json: expected an object", "tokenizer_config.json");
     parts.bos_id = configured_token(config, "bos_token", *parts.vocabulary);
     parts.eos_id = configured_token(config, "eos_token", *parts.vocabulary);
-    return std::make_unique<BpeTokenizer>(std::move(parts));
+    return std::make_unique<PipelineTokenizer>(std::move(parts));
   } catch (const simdjson::simdjson_error& error) {
     throw invalid_argument(fmt::format("tokenizer.json: {}", error.what()), "tokenizer.json");
   } catch (const Json::exception& error) {

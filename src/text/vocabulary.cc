@@ -7,24 +7,23 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "text/byte_level.h"
 
 namespace quire {
-namespace {
-
-// The value of "<0xNN>", -1 for any other text.
 int byte_token_value(std::string_view spelling) {
   if (spelling.size() != 6 || !spelling.starts_with("<0x") || spelling[5] != '>') return -1;
   int value = 0;
   for (const char c : spelling.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
   return value;
 }
-
-}  // namespace
 
 uint32_t Vocabulary::hash_of(std::string_view key) {
   constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15;
@@ -67,8 +66,8 @@ Vocabulary::Vocabulary(Style style, size_t expected_tokens) : style_(style) {
 
 Vocabulary::Entry& Vocabulary::entry(int64_t id, std::string_view spelling) {
   if (id < 0 || id > kMaxId) {
-    throw invalid_argument(
-        fmt::format("token {:?} has the id {}, but ids are 0 to {}", spelling.substr(0, 64), id, kMaxId), "vocab");
+    throw invalid_argument(fmt::format("token {} has the id {}, but ids are 0 to {}", quote(spelling), id, kMaxId),
+                           "vocab");
   }
   if (id >= size()) entries_.resize(static_cast<size_t>(id) + 1);
   return entries_[static_cast<size_t>(id)];
@@ -125,10 +124,14 @@ void Vocabulary::add_verbatim(int64_t id, std::string_view content, bool special
   if (!token.present) {
     token.present = true;
     token.spelling = store(content);
-    token.bytes = token.spelling;
+    token.bytes = style_.byte_level ? token.spelling : store_bytes(content);
   }
   token.special = token.special || special;
   outside_[std::string(content)] = static_cast<int32_t>(id);
+}
+
+void Vocabulary::set_bytes(int32_t id, std::string_view bytes) {
+  if (has(id) && this->bytes(id) != bytes) entries_[static_cast<size_t>(id)].bytes = store(bytes);
 }
 
 void Vocabulary::insert(Text key, int32_t id) {

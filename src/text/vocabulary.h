@@ -10,6 +10,9 @@ namespace quire {
 
 inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, which stands for a space in SentencePiece
 
+// The value of "<0xNN>", -1 for any other text.
+int byte_token_value(std::string_view spelling);
+
 class Vocabulary {
  public:
   static constexpr int64_t kMaxId = (1 << 22) - 1;
@@ -26,11 +29,15 @@ class Vocabulary {
   // A token of the model. Its key, which merges work on, is its bytes in a byte-level vocabulary and else its spelling.
   // Throws Error(kInvalidArgument) if the id is negative or above kMaxId.
   void add(int64_t id, std::string_view spelling);
-  // An added token: it stands for exactly its content, and no merge makes it unless add() gave it too.
+  // An added token: no merge makes it unless add() gave it too. In a byte-level vocabulary it stands for its content as
+  // it is.
   void add_verbatim(int64_t id, std::string_view content, bool special);
+  // What an id stands for, in place of what its spelling and the style say.
+  void set_bytes(int32_t id, std::string_view bytes);
 
   const Style& style() const { return style_; }
   int32_t size() const { return static_cast<int32_t>(entries_.size()); }  // largest id + 1
+  bool has(int32_t id) const { return id >= 0 && id < size() && entries_[id].present; }
   std::string_view spelling(int32_t id) const { return has(id) ? view(entries_[id].spelling) : std::string_view(); }
   std::string_view bytes(int32_t id) const { return has(id) ? view(entries_[id].bytes) : std::string_view(); }
   bool is_special(int32_t id) const { return has(id) && entries_[id].special; }
@@ -62,7 +69,6 @@ class Vocabulary {
     Text key;  // a copy, so that a lookup need not touch the entry
   };
 
-  bool has(int32_t id) const { return id >= 0 && id < size() && entries_[id].present; }
   std::string_view view(Text text) const { return {arena_.data() + text.begin, text.length}; }
   Entry& entry(int64_t id, std::string_view spelling);
   Text store(std::string_view text);

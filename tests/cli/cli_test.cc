@@ -22,7 +22,8 @@ TEST(Cli, HelpAndVersion) {
   for (const std::vector<std::string>& args : {std::vector<std::string>{}, {"--help"}, {"-h"}}) {
     const Outcome outcome = run_quire(args);
     EXPECT_EQ(outcome.code, 0);
-    for (const char* command : {"serve", "chat", "complete", "bench"}) EXPECT_TRUE(has(outcome.out, command));
+    for (const char* command : {"serve", "chat", "complete", "bench", "tokenize", "detokenize"})
+      EXPECT_TRUE(has(outcome.out, command));
     EXPECT_EQ(outcome.err, "");
   }
   const std::string version = run_quire({"--version"}).out;

@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "text/nfc.h"
+#include "text/graphemes.h"
+#include "text/normalization_forms.h"
 #include "tokenizer_test_data.h"
 
 namespace quire {
@@ -107,15 +108,40 @@ TEST(Unicode, Classes) {
   EXPECT_EQ(spaces, 25u);
 }
 
-TEST(Unicode, FormC) {
+TEST(Unicode, NormalizationForms) {
+  constexpr NormalizationForm kForms[] = {NormalizationForm::kC, NormalizationForm::kD, NormalizationForm::kKc,
+                                          NormalizationForm::kKd};
   std::string buffer;
-  for (const auto& row : testing::read_json_data("unicode_nfc_golden.json")) {
-    const auto text = row[0].get<std::string>(), expected = row[1].get<std::string>();
-    EXPECT_EQ(normalize_nfc(text, buffer), expected) << text;
-    EXPECT_EQ(normalize_nfc("x" + text + "y" + text, buffer), "x" + expected + "y" + expected);
+  for (const auto& row : testing::read_json_data("unicode_forms_golden.json")) {
+    const auto text = row[0].get<std::string>();
+    for (size_t i = 0; i < std::size(kForms); ++i) {
+      const auto expected = row[i + 1].get<std::string>();
+      EXPECT_EQ(normalize(text, kForms[i], buffer), expected) << text;
+      EXPECT_EQ(normalize("7" + text + "8" + text, kForms[i], buffer), "7" + expected + "8" + expected);
+    }
   }
   const std::string plain = "caf\xC3\xA9 \xE4\xBD\xA0\xE5\xA5\xBD";
-  EXPECT_EQ(normalize_nfc(plain, buffer).data(), plain.data()) << "text in form C should not be copied";
+  EXPECT_EQ(normalize(plain, NormalizationForm::kC, buffer).data(), plain.data())
+      << "text in form C should not be copied";
+}
+
+TEST(Unicode, GraphemeClusters) {
+  const auto clusters = [](std::string_view text) {
+    std::vector<std::string> out;
+    for (const char *p = text.data(), *end = p + text.size(); p < end;) {
+      const char* next = grapheme_end(p, end);
+      out.emplace_back(p, next);
+      p = next;
+    }
+    return out;
+  };
+  using Clusters = std::vector<std::string>;
+  EXPECT_EQ(clusters("ab\r\n\n"), (Clusters{"a", "b", "\r\n", "\n"}));
+  EXPECT_EQ(clusters("e\u0301\u0323x"), (Clusters{"e\u0301\u0323", "x"}));
+  EXPECT_EQ(clusters("\u1100\u1161\u11A8\uAC00\u11A8"), (Clusters{"\u1100\u1161\u11A8", "\uAC00\u11A8"}));
+  EXPECT_EQ(clusters("\U0001F469\U0001F3FF\u200D\U0001F680a\u200D"),
+            (Clusters{"\U0001F469\U0001F3FF\u200D\U0001F680", "a\u200D"}));
+  EXPECT_EQ(clusters("\U0001F1E9\U0001F1EA\U0001F1EB"), (Clusters{"\U0001F1E9\U0001F1EA", "\U0001F1EB"}));
 }
 
 }  // namespace

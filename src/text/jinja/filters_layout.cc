@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/quote.h"
 #include "text/jinja/filters.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
@@ -202,7 +203,7 @@ Value filter_xmlattr(Interpreter& in, const Value& input, const Arguments& argum
     const string_view name = key.text();
     const bool bad = std::any_of(name.begin(), name.end(),
                                  [](char c) { return is_ascii_space(c) || c == '/' || c == '>' || c == '='; });
-    if (bad) fail(fmt::format("xmlattr: an attribute can't be named {:?}", name.substr(0, 64)));
+    if (bad) fail("xmlattr: an attribute can't be named " + quote(name));
     if (!out.empty() || p.flag(0, true)) out += ' ';
     out += fmt::format("{}=\"{}\"", escape_markup(name), escape_markup(to_str(value)));
     if (out.size() > Arena::kMaxText) fail("xmlattr: the result is too long");

@@ -1,6 +1,8 @@
-#include "text/bpe_tokenizer.h"
+#include "text/pipeline_tokenizer.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "base/error.h"
 #include "text/unicode.h"
@@ -12,14 +14,14 @@ constexpr size_t kMaxText = size_t{1} << 29;  // bytes; positions are 32 bits, a
 
 }  // namespace
 
-struct BpeTokenizer::Scratch {
+struct PipelineTokenizer::Scratch {
   Normalizer::Scratch normalizer;
   PreTokenizer::Scratch pre_tokenizer;
-  BpeModel::Scratch model;
-  std::string word_text;
+  ModelScratch model;
+  std::string prefixed;
 };
 
-BpeTokenizer::BpeTokenizer(Parts parts) : parts_(std::move(parts)) {
+PipelineTokenizer::PipelineTokenizer(Parts parts) : parts_(std::move(parts)) {
   Normalizer::Scratch scratch;
   for (const AddedToken& token : parts_.added_tokens) {
     if (!token.normalized) {
@@ -32,7 +34,7 @@ BpeTokenizer::BpeTokenizer(Parts parts) : parts_(std::move(parts)) {
   }
 }
 
-std::vector<int32_t> BpeTokenizer::encode(std::string_view text, bool add_special_tokens) const {
+std::vector<int32_t> PipelineTokenizer::encode(std::string_view text, bool add_special_tokens) const {
   if (text.size() > kMaxText) {
     throw invalid_argument(fmt::format("the text is {} bytes long, at most {} can be tokenized", text.size(), kMaxText),
                            "prompt");
@@ -57,8 +59,8 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text, bool add_specia
   return ids;
 }
 
-void BpeTokenizer::encode_plain(std::string_view text, bool at_start, Scratch& scratch,
-                                std::vector<int32_t>& ids) const {
+void PipelineTokenizer::encode_plain(std::string_view text, bool at_start, Scratch& scratch,
+                                     std::vector<int32_t>& ids) const {
   const std::string_view normalized = parts_.normalizer.apply(text, scratch.normalizer);
   if (normalized.size() > UINT32_MAX / 4) {
     throw invalid_argument(fmt::format("the text is {} bytes long after normalization, at most {} can be tokenized",
@@ -74,40 +76,44 @@ void BpeTokenizer::encode_plain(std::string_view text, bool at_start, Scratch& s
   });
 }
 
-void BpeTokenizer::encode_normalized(std::string_view text, bool at_start, Scratch& scratch,
-                                     std::vector<int32_t>& ids) const {
-  const bool wants_prefix =
-      parts_.prefix_scheme == PrefixScheme::kAlways || (parts_.prefix_scheme == PrefixScheme::kFirst && at_start);
-  if (wants_prefix || !parts_.mark.empty()) {
-    std::string& out = scratch.word_text;
-    out.clear();
-    for (const char c : text) {
-      if (c == ' ' && !parts_.mark.empty()) {
-        out += parts_.mark;
-      } else {
-        out += c;
-      }
-    }
-    if (wants_prefix && !out.starts_with(parts_.prefix)) out.insert(0, parts_.prefix);
-    text = out;
+void PipelineTokenizer::encode_normalized(std::string_view text, bool at_start, Scratch& scratch,
+                                          std::vector<int32_t>& ids) const {
+  if (at_start && !parts_.prefix_at_start.empty()) {
+    scratch.prefixed.assign(parts_.prefix_at_start).append(text);
+    text = scratch.prefixed;
   }
-  for (const TextSpan span : parts_.pre_tokenizer.split(text, scratch.pre_tokenizer)) {
-    parts_.model->encode(text.substr(span.begin, span.end - span.begin), scratch.model, ids);
+  const PreTokenizer::Words words = parts_.pre_tokenizer.split(text, at_start, scratch.pre_tokenizer);
+  for (const TextSpan span : words.spans) {
+    parts_.model->encode(words.text.substr(span.begin, span.end - span.begin), scratch.model, ids);
   }
 }
 
-std::string BpeTokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+std::string PipelineTokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  if (parts_.decoding == Decoding::kChain) return decode_chain(ids, skip_special_tokens);
   std::string bytes;
   for (const int32_t id : ids) {
     if (skip_special_tokens && is_special(id)) continue;
     bytes += token_bytes(id);
   }
-  if (parts_.strip_leading_space && bytes.starts_with(' ')) bytes.erase(0, 1);
+  const size_t spaces = std::min(bytes.find_first_not_of(' '), bytes.size());
+  if (parts_.leading_space == LeadingSpace::kDropAll) bytes.erase(0, spaces);
+  if (parts_.leading_space == LeadingSpace::kDropOne && spaces > 0) bytes.erase(0, 1);
   if (is_valid_utf8(bytes)) return bytes;
+  if (parts_.decoding == Decoding::kBytesOrChain) return decode_chain(ids, skip_special_tokens);
   std::string text;
   text.reserve(bytes.size());
   append_lossy_utf8(text, bytes);
   return text;
+}
+
+std::string PipelineTokenizer::decode_chain(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const int32_t id : ids) {
+    if (!parts_.vocabulary->has(id) || (skip_special_tokens && is_special(id))) continue;
+    tokens.emplace_back(token_string(id));
+  }
+  return parts_.decoder.decode(std::move(tokens));
 }
 
 }  // namespace quire

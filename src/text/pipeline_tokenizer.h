@@ -1,37 +1,47 @@
 #pragma once
-// The Tokenizer over byte-pair encoding, put together by the readers of tokenizer.json and GGUF.
+// The Tokenizer: added tokens are found, the rest is normalized, cut into words and turned into tokens. Put together by
+// the readers of tokenizer.json, GGUF and SentencePiece models.
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "text/added_tokens.h"
-#include "text/bpe.h"
+#include "text/decoder.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
+#include "text/token_model.h"
 #include "text/tokenizer.h"
 #include "text/vocabulary.h"
 
 namespace quire {
 
-class BpeTokenizer final : public Tokenizer {
+class PipelineTokenizer final : public Tokenizer {
  public:
-  // Where a word prefix (a space, or U+2581) is put in front of text between added tokens that does not begin with it.
-  enum class PrefixScheme { kNever, kFirst, kAlways };
+  // How ids become text.
+  enum class Decoding {
+    kBytes,         // the bytes of the tokens in a row, repaired
+    kBytesOrChain,  // the same where that is UTF-8, as it is nearly always; else what the decoder makes of the
+                    // spellings
+    kChain,         // what the decoder makes of the spellings
+  };
+
+  // Spaces at the start of decoded text, which encoding put there or would have taken away.
+  enum class LeadingSpace { kKeep, kDropOne, kDropAll };
 
   struct Parts {
     std::unique_ptr<Vocabulary> vocabulary;
-    std::unique_ptr<BpeModel> model;  // over *vocabulary
+    std::unique_ptr<TokenModel> model;  // over *vocabulary
     Normalizer normalizer;
     PreTokenizer pre_tokenizer;
+    Decoder decoder;
+    Decoding decoding = Decoding::kBytes;
     std::vector<AddedToken> added_tokens;
-    std::string mark;  // what a space becomes after normalization; empty: it stays
-    std::string prefix;
-    PrefixScheme prefix_scheme = PrefixScheme::kNever;
-    std::vector<int32_t> begin_ids, end_ids;  // with add_special_tokens
-    bool strip_leading_space = false;         // decode() drops the one that encoding put there
+    std::string prefix_at_start;                       // put before normalized text at the start of the whole
+    std::vector<int32_t> begin_ids, end_ids;           // with add_special_tokens
+    LeadingSpace leading_space = LeadingSpace::kKeep;  // kBytes, kBytesOrChain: what decode() does with it
     int32_t bos_id = -1, eos_id = -1;
   };
-  explicit BpeTokenizer(Parts parts);
+  explicit PipelineTokenizer(Parts parts);
 
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const override;
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const override;
@@ -47,6 +57,7 @@ class BpeTokenizer final : public Tokenizer {
   struct Scratch;
   void encode_plain(std::string_view text, bool at_start, Scratch& scratch, std::vector<int32_t>& ids) const;
   void encode_normalized(std::string_view text, bool at_start, Scratch& scratch, std::vector<int32_t>& ids) const;
+  std::string decode_chain(std::span<const int32_t> ids, bool skip_special_tokens) const;
 
   Parts parts_;
   AddedTokenFinder raw_finder_, normalized_finder_;

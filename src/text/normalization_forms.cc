@@ -1,10 +1,11 @@
-#include "text/nfc.h"
+#include "text/normalization_forms.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
+#include "text/char_tables.h"
 #include "text/unicode.h"
 #include "text/unicode_tables.h"
 
@@ -15,22 +16,22 @@ constexpr char32_t kSBase = 0xAC00, kLBase = 0x1100, kVBase = 0x1161, kTBase = 0
 constexpr uint32_t kLCount = 19, kVCount = 21, kTCount = 28, kSCount = kLCount * kVCount * kTCount;
 constexpr char32_t kFirstAffected = 0x300;  // below it every character is its own form C and never combines to the left
 
-class NfcTables {
+class FormTables {
  public:
-  static const NfcTables& get() {
-    static const NfcTables tables;
+  static const FormTables& get() {
+    static const FormTables tables;
     return tables;
   }
 
   uint8_t combining_class(char32_t code) const {
     if (code < kFirstAffected) return 0;
-    const uint32_t* end = kCombiningRuns + kCombiningRunCount;
+    const uint32_t* end = kCombiningRuns + kCombiningRunsCount;
     const auto key = static_cast<uint32_t>(code << 8 | 255);
     return static_cast<uint8_t>(*(std::upper_bound(kCombiningRuns, end, key) - 1));
   }
 
   const Decomposition* decomposition(char32_t code) const {
-    const Decomposition* end = kDecompositions + kDecompositionCount;
+    const Decomposition* end = kDecompositions + kDecompositionsCount;
     const Decomposition* found =
         std::lower_bound(kDecompositions, end, code, [](const Decomposition& d, char32_t c) { return d.code < c; });
     return found != end && found->code == code ? found : nullptr;
@@ -47,15 +48,22 @@ class NfcTables {
     return found == composites_.end() ? 0 : found->second;
   }
 
-  // May this character change, or combine with one to its left?
+  // May this character change in form C, or combine with one to its left?
   bool affected(char32_t code) const {
     if (code < kFirstAffected) return false;
     return std::binary_search(affected_.begin(), affected_.end(), code) || combining_class(code) != 0;
   }
 
+  const Compatibility* compatibility(char32_t code) const {
+    const Compatibility* end = kCompatibility + kCompatibilityCount;
+    const Compatibility* found = std::lower_bound(
+        kCompatibility, end, code, [](const Compatibility& c, char32_t wanted) { return c.code < wanted; });
+    return found != end && found->code == code ? found : nullptr;
+  }
+
  private:
-  NfcTables() {
-    for (size_t i = 0; i < kDecompositionCount; ++i) {
+  FormTables() {
+    for (size_t i = 0; i < kDecompositionsCount; ++i) {
       const Decomposition& d = kDecompositions[i];
       if (d.composes) {
         composites_.emplace(pair_key(d.first, d.second), d.code);
@@ -79,14 +87,23 @@ struct Character {
   uint8_t combining_class;
 };
 
-void decompose(const NfcTables& tables, char32_t code, std::vector<Character>& out) {
+void decompose(const FormTables& tables, char32_t code, bool compatibility, std::vector<Character>& out) {
+  if (compatibility) {
+    if (const Compatibility* c = tables.compatibility(code)) {
+      for (uint32_t i = 0; i < c->length; ++i) {
+        const char32_t part = kCompatibilityPool[c->begin + i];
+        out.push_back({part, tables.combining_class(part)});
+      }
+      return;
+    }
+  }
   if (code >= kSBase && code < kSBase + kSCount) {
     const uint32_t index = code - kSBase;
     out.push_back({kLBase + index / (kVCount * kTCount), 0});
     out.push_back({kVBase + index % (kVCount * kTCount) / kTCount, 0});
     if (index % kTCount != 0) out.push_back({kTBase + index % kTCount, 0});
   } else if (const Decomposition* d = tables.decomposition(code)) {
-    decompose(tables, d->first, out);
+    decompose(tables, d->first, false, out);
     if (d->second != 0)
       out.push_back({d->second, tables.combining_class(d->second)});  // a second part never decomposes
   } else {
@@ -107,7 +124,7 @@ void order_marks(std::vector<Character>& characters) {
   }
 }
 
-void compose(const NfcTables& tables, std::vector<Character>& characters) {
+void compose(const FormTables& tables, std::vector<Character>& characters) {
   constexpr size_t kNone = SIZE_MAX;
   size_t written = 0, starter = kNone;
   for (size_t i = 0; i < characters.size(); ++i) {
@@ -129,36 +146,39 @@ void compose(const NfcTables& tables, std::vector<Character>& characters) {
   characters.resize(written);
 }
 
-}  // namespace
+// The first lead byte of a character that may change: below U+0300 nothing does in form C, below U+00C0 in D, below
+// U+00A0 in KC and KD.
+const char* first_lead(std::string_view text, NormalizationForm form) {
+  const uint8_t lead = form == NormalizationForm::kC ? 0xCC : form == NormalizationForm::kD ? 0xC3 : 0xC2;
+  return std::find_if(text.begin(), text.end(), [&](char c) { return static_cast<uint8_t>(c) >= lead; });
+}
 
-std::string_view normalize_nfc(std::string_view text, std::string& buffer) {
+std::string_view composed(std::string_view text, bool compatibility, std::string& buffer) {
+  const FormTables& tables = FormTables::get();
+  const auto affected = [&](char32_t code) {
+    return tables.affected(code) || (compatibility && tables.compatibility(code) != nullptr);
+  };
   const char *begin = text.data(), *end = begin + text.size();
-  const char* p = begin;
-  // Lead bytes below 0xCC start characters below U+0300.
-  while (p < end && static_cast<uint8_t>(*p) < 0xCC) ++p;
-  if (p == end) return text;
-
-  const NfcTables& tables = NfcTables::get();
   buffer.clear();
   std::vector<Character> segment;
   const char* copied = begin;    // text before it is in buffer
   const char* boundary = begin;  // start of the last character that nothing to its left can change
   bool changed = false;
-  for (p = begin; p < end;) {
+  for (const char* p = begin; p < end;) {
     const char* start = p;
-    if (!tables.affected(decode_valid_utf8(p))) {
+    if (!affected(decode_valid_utf8(p))) {
       boundary = start;
       continue;
     }
     // Everything from the boundary to the next character that is not affected is normalized as one piece.
     while (p < end) {
       const char* next = p;
-      if (!tables.affected(decode_valid_utf8(next))) break;
+      if (!affected(decode_valid_utf8(next))) break;
       p = next;
     }
     buffer.append(copied, boundary);
     segment.clear();
-    for (const char* q = boundary; q < p;) decompose(tables, decode_valid_utf8(q), segment);
+    for (const char* q = boundary; q < p;) decompose(tables, decode_valid_utf8(q), compatibility, segment);
     order_marks(segment);
     compose(tables, segment);
     for (const Character& c : segment) append_utf8(buffer, c.code);
@@ -168,6 +188,34 @@ std::string_view normalize_nfc(std::string_view text, std::string& buffer) {
   if (!changed) return text;
   buffer.append(copied, end);
   return buffer;
+}
+
+std::string_view decomposed(std::string_view text, bool compatibility, std::string& buffer) {
+  const FormTables& tables = FormTables::get();
+  buffer.clear();
+  std::vector<Character> segment, next;  // what marks may still join, and the character that follows
+  const auto flush = [&] {
+    order_marks(segment);
+    for (const Character& c : segment) append_utf8(buffer, c.code);
+    segment.clear();
+  };
+  for (const char *p = text.data(), *end = p + text.size(); p < end;) {
+    next.clear();
+    decompose(tables, decode_valid_utf8(p), compatibility, next);
+    if (next.front().combining_class == 0) flush();
+    segment.insert(segment.end(), next.begin(), next.end());
+  }
+  flush();
+  return buffer;
+}
+
+}  // namespace
+
+std::string_view normalize(std::string_view text, NormalizationForm form, std::string& buffer) {
+  if (first_lead(text, form) == text.end()) return text;
+  const bool compatibility = form == NormalizationForm::kKc || form == NormalizationForm::kKd;
+  const bool composes = form == NormalizationForm::kC || form == NormalizationForm::kKc;
+  return composes ? composed(text, compatibility, buffer) : decomposed(text, compatibility, buffer);
 }
 
 }  // namespace quire
