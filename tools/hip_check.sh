@@ -6,7 +6,8 @@
 
 files=()
 for file in "$@"; do files+=("$(realpath --relative-to="$root" "$file")"); done
-install_packages "${build_packages[@]}" "${hip_packages[@]}"
+# With a ROCm of its own the machine has the compiler and the headers.
+[ -d /opt/rocm/include/hip ] || install_packages "${build_packages[@]}" "${hip_packages[@]}"
 cd "$root"
 [ -f build/hip/build.ninja ] || cmake --preset hip > /dev/null
 targets=(hip_code)

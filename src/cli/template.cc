@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/mapped_file.h"
 #include "cli/command.h"
+#include "cli/read_input.h"
 #include "engine/parts.h"
 #include "server/json_body.h"
 
@@ -26,13 +27,6 @@ struct TemplateOptions {
   bool add_generation_prompt = true, continue_final_message = false;
 };
 
-std::string read_input(const std::string& path) {
-  if (path != "-") return read_text_file(path, kMaxBytes);
-  std::string text(std::istreambuf_iterator<char>(std::cin), {});
-  if (text.size() > kMaxBytes) throw invalid_argument(fmt::format("the input is longer than {} bytes", kMaxBytes));
-  return text;
-}
-
 Json parse_json(const std::string& text, const std::string& name) {
   constexpr const char* kKey = "json";
   try {
@@ -45,7 +39,7 @@ Json parse_json(const std::string& text, const std::string& name) {
 }
 
 Json read_json(const std::string& path, const std::string& flag) {
-  return parse_json(read_input(path), fmt::format("{} {}", flag, path));
+  return parse_json(read_input(path, kMaxBytes), fmt::format("{} {}", flag, path));
 }
 
 ContentFormat content_format(const std::string& name) {

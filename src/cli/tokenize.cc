@@ -11,6 +11,7 @@
 #include "base/quote.h"
 #include "checkpoint/mapped_file.h"
 #include "cli/command.h"
+#include "cli/read_input.h"
 #include "engine/load_tokenizer.h"
 #include "text/unicode.h"
 
@@ -44,16 +45,9 @@ std::unique_ptr<Tokenizer> open_tokenizer(const Options& options) {
 // Calls visit(name, content) for each file, or for stdin if there is none; "-" is stdin too.
 template <class Visit>
 void for_each_input(const Options& options, Visit&& visit) {
-  const auto read_stdin = [] {
-    std::string text(std::istreambuf_iterator<char>(std::cin), {});
-    if (text.size() > kMaxBytes) {
-      throw invalid_argument(fmt::format("the input is {} bytes long, at most {} are allowed", text.size(), kMaxBytes));
-    }
-    return text;
-  };
-  if (options.files.empty()) visit(std::string("standard input"), read_stdin());
+  if (options.files.empty()) visit(std::string("standard input"), read_input("-", kMaxBytes));
   for (const std::string& file : options.files) {
-    visit(file, file == "-" ? read_stdin() : read_text_file(file, kMaxBytes));
+    visit(file, read_input(file, kMaxBytes));
   }
 }
 

@@ -44,6 +44,10 @@ size_t spaces_end(std::string_view text, size_t begin) {
 
 void AddedTokenFinder::add(const AddedToken& token) {
   if (token.content.empty()) return;
+  // A match must not end inside of a character: what follows is read as UTF-8.
+  if (!is_valid_utf8(token.content)) {
+    throw invalid_argument(fmt::format("added token {} is not UTF-8", quote(token.content, 32)), "added_tokens");
+  }
   if (token.content.size() > kMaxContent) {
     throw invalid_argument(fmt::format("added token {} is {} bytes long, at most {} are allowed",
                                        quote(token.content, 32), token.content.size(), kMaxContent),

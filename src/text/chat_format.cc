@@ -25,7 +25,8 @@ constexpr std::string_view kEndMark = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 std::string_view stripped(std::string_view text) { return jinja::strip(text, jinja::Side::kBoth); }
 
-const Json* find(const Json& object, const char* name) {
+template <class AnyJson>
+const AnyJson* find(const AnyJson& object, const char* name) {
   const auto entry = object.find(name);
   return entry == object.end() || entry->is_null() ? nullptr : &*entry;
 }
@@ -182,16 +183,18 @@ std::string ChatFormat::render(const Conversation& conversation) const {
 
 std::vector<SpecialToken> read_special_tokens(std::string_view tokenizer_config_json,
                                               std::string_view special_tokens_map_json) {
+  // Not Json, which looks for each new key among all there are; and not copied, which takes the stack for deep values.
+  using FileJson = nlohmann::json;
   const auto parse = [](std::string_view text) {
-    Json json = text.empty() ? Json::object() : Json::parse(text, nullptr, false);
-    return json.is_object() ? json : Json::object();
+    FileJson json = text.empty() ? FileJson::object() : FileJson::parse(text, nullptr, false);
+    if (!json.is_object()) json = FileJson::object();
+    return json;
   };
-  const Json config = parse(tokenizer_config_json);
-  const Json map = parse(special_tokens_map_json);
+  const FileJson config = parse(tokenizer_config_json), map = parse(special_tokens_map_json);
   std::vector<SpecialToken> out;
   for (const char* name :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
-    const Json* token = config.contains(name) ? find(config, name) : find(map, name);
+    const FileJson* token = config.contains(name) ? find(config, name) : find(map, name);
     if (token && token->is_object()) token = find(*token, "content");  // an added token with its flags
     if (token && token->is_string()) out.emplace_back(name, token->get<std::string>());
   }

@@ -121,9 +121,10 @@ class ReplaceStep final : public EachStep {
 
  private:
   void change(std::string& token, bool, bool) const override {
-    constexpr size_t kMinLimit = size_t{1} << 20, kMaxGrowth = 32;
+    // Of a token, however many of these steps follow each other.
+    constexpr size_t kMost = size_t{64} << 10;
     std::string out;
-    const std::string_view result = step_->apply(token, kMinLimit + kMaxGrowth * token.size(), out);
+    const std::string_view result = step_->apply(token, std::max(kMost, token.size()), out);
     if (result.data() != token.data()) token = std::string(result);
   }
 

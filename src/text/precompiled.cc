@@ -46,6 +46,8 @@ class CharacterMap {
       const uint32_t unit = units_[node];
       node ^= offset(unit);
       if (!has_leaf(unit) || node >= units_.size()) continue;
+      // A key that ends inside of a character matches nothing.
+      if (i + 1 < key.size() && (static_cast<uint8_t>(key[i + 1]) & 0xC0) == 0x80) continue;
       const uint32_t place = units_[node] & 0x7FFFFFFF;
       if (place >= texts_.size() || (static_cast<uint8_t>(texts_[place]) & 0xC0) == 0x80) continue;
       found = texts_.c_str() + place;

@@ -237,6 +237,7 @@ void read_model(od::object object, Vocabulary::Style style, PipelineTokenizer::P
   } else if (fields.type == "Unigram") {
     read_unigram(object, fields, style, parts);
   } else if (fields.type == "WordPiece") {
+    if (style.byte_level) unsupported("model", "WordPiece with a ByteLevel pre_tokenizer", "BertPreTokenizer");
     read_vocabulary(object.find_field_unordered("vocab").get_object(), style, parts);
     WordPieceModel::Options options;
     options.unknown_id = unknown_id_of(fields, *parts.vocabulary);

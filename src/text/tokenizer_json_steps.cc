@@ -85,7 +85,9 @@ std::string character_field(const Json& node, const char* section, const char* f
 size_t count_field(const Json& node, const char* section, const char* field) {
   const auto found = node.find(field);
   if (found == node.end()) return 0;
-  if (!found->is_number_unsigned()) unsupported(section, fmt::format("{} {}", field, found->dump()), "a count");
+  if (!found->is_number_unsigned())
+    unsupported(section, fmt::format("{} {}", field, found->is_structured() ? found->type_name() : found->dump()),
+                "a count");
   return found->get<size_t>();
 }
 

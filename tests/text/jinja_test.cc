@@ -117,6 +117,8 @@ TEST(Jinja, BombsEndInAnError) {
   const std::vector<std::pair<std::string, std::string>> bombs = {
       {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "steps"},
       {"{{ 'a' * 10**9 }}", "16 MiB"},
+      {"{% set s = 'x' * 16000000 %}{{ ('%(a).0s' * 1000000) % {'a': s} }}", "steps"},
+      {"{% set s = 'x' * 16000000 %}{{ ('{0:.0}' * 1000000).format(s) }}", "steps"},
       {"{{ [0] * 10**9 }}", "48 MiB"},
       {"{{ [0] * 10**18 * 1 }}", "48 MiB"},
       {"{{ range(10**9) }}", "Range too big"},
@@ -222,6 +224,7 @@ TEST(Jinja, DeepInputIsRefused) {
   for (int i = 0; i < 100; ++i) deep = Json::array({deep});
   Json context = {{"deep", deep}};
   EXPECT_THROW(render("{{ deep | length }}", context), Error);
+  EXPECT_EQ(render("{{ 'aa'.ljust(-9223372036854775807 - 1) ~ '1'.zfill(-9223372036854775807 - 1) }}", context), "aa1");
   EXPECT_EQ(render("{{ other }}x", context), "x");  // what the template does not mention costs nothing
 }
 

@@ -254,7 +254,7 @@ TEST(TokenizerProperty, ErrorsNameWhatIsNotSupported) {
   const auto contains = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   EXPECT_TRUE(contains(with("/model/type", "Other"), "\"Other\" is not supported (supported: BPE, Unigram, WordLevel"));
   EXPECT_TRUE(contains(with("/model/type", "Unigram"), "Unigram with a ByteLevel pre_tokenizer"));
-  EXPECT_TRUE(contains(with("/model/type", "WordPiece"), "unk_token"));
+  EXPECT_TRUE(contains(with("/model/type", "WordPiece"), "WordPiece with a ByteLevel pre_tokenizer"));
   EXPECT_TRUE(contains(with("/normalizer", {{"type", "ByteLevel"}}), "\"ByteLevel\""));
   EXPECT_TRUE(contains(with("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "("}}}}), "does not compile"));
   EXPECT_TRUE(contains(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAA"}}), "base64"));
@@ -313,6 +313,32 @@ TEST(TokenizerProperty, NormalizersAreBounded) {
   const auto tokenizer = tokenizer_from_json(source.dump(), "");
   EXPECT_FALSE(tokenizer->encode("b", false).empty());
   EXPECT_THROW(tokenizer->encode("a", false), Error);
+}
+
+TEST(TokenizerProperty, FilesThatWouldTakeTheStackOrTheMemoryGiveErrors) {
+  auto source = nlohmann::json::parse(read_data("tokenizer_small.json"));
+  source["decoder"] = {{"type", "Strip"}, {"content", " "}, {"start", "HERE"}};
+  std::string deep = source.dump();
+  deep.replace(deep.find("\"HERE\""), 6, std::string(200000, '[') + std::string(200000, ']'));
+  EXPECT_THROW(tokenizer_from_json(deep, ""), std::exception);
+
+  auto steps = nlohmann::json::array({{{"type", "ByteLevel"}}});
+  for (int i = 0; i < 8; ++i)
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(31, 'a')}});
+  source["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
+  EXPECT_THROW(
+      {
+        const auto tokenizer = tokenizer_from_json(source.dump(), "");
+        tokenizer->decode(tokenizer->encode("aaaa", false), false);
+      },
+      Error);
+}
+
+TEST(TokenizerProperty, AddedTokensAreUtf8) {
+  AddedTokenFinder finder;
+  AddedToken token;
+  token.content = "\xC3";
+  EXPECT_THROW(finder.add(token), Error);
 }
 
 TEST(TokenizerProperty, BrokenSentencePieceModelsGiveErrors) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/quote.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
@@ -217,7 +218,8 @@ int64_t read_number(std::string_view text, size_t& at, int64_t limit, std::strin
 // format % values.
 class PercentFormatter {
  public:
-  PercentFormatter(std::string_view format, const Value& values) : format_(format), values_(values) {}
+  PercentFormatter(Arena& arena, std::string_view format, const Value& values)
+      : arena_(arena), format_(format), values_(values) {}
 
   std::string run() {
     std::string out;
@@ -312,17 +314,25 @@ class PercentFormatter {
     convert(out, *value, type, spec, zero && !left);
   }
 
-  static void convert(std::string& out, const Value& value, char type, Spec& spec, bool zero) {
+  void convert(std::string& out, const Value& value, char type, Spec& spec, bool zero) {
+    arena_.step();
     switch (type) {
-      case 's':
-        return append_text(out, to_str(value), spec, '>');
+      case 's': {
+        const std::string text = to_str(value);
+        arena_.work(text.size());
+        return append_text(out, text, spec, '>');
+      }
       case 'r': {
         std::string text;
         append_repr(text, value);
+        arena_.work(text.size());
         return append_text(out, text, spec, '>');
       }
-      case 'a':
-        return append_text(out, ascii_repr(value), spec, '>');
+      case 'a': {
+        const std::string text = ascii_repr(value);
+        arena_.work(text.size());
+        return append_text(out, text, spec, '>');
+      }
       case 'c':
         if (value.is_integer()) return append_text(out, character_of(value), spec, '>');
         if (!value.is_string() || count_characters(value.text()) != 1) fail("%c requires int or char");
@@ -337,7 +347,7 @@ class PercentFormatter {
     if (value.is_undefined()) value.fail_undefined();
     const bool integral = std::string_view("diuxXo").find(type) != std::string_view::npos;
     if (!integral && std::string_view("eEfFgG").find(type) == std::string_view::npos) {
-      fail(fmt::format("unsupported format character '{}'", type));
+      fail("unsupported format character " + quote(std::string_view(&type, 1)));
     }
     if (!value.is_number()) {
       fail(integral ? fmt::format("%{} format: a real number is required, not {}", type, type_name(value))
@@ -356,6 +366,7 @@ class PercentFormatter {
     append_digits(out, real < 0, fmt::format("{:.0f}", std::fabs(real)), spec);
   }
 
+  Arena& arena_;
   const std::string_view format_;
   const Value& values_;
   size_t at_ = 0;
@@ -463,6 +474,7 @@ class BraceFormatter {
     if (name.empty()) {
       index = next_++;
     } else if (parse_integer(name, 10, index) != IntegerParse::kOk) {
+      interpreter_.arena().work(arguments_.keyword.size());  // they are searched one by one
       const Value* value = arguments_.find_keyword(name);
       if (!value) fail(fmt::format("the format's key '{}' is missing", name));
       return *value;
@@ -509,12 +521,16 @@ class BraceFormatter {
     return spec;
   }
 
-  static void append_value(std::string& out, const Value& value, Spec spec) {
+  void append_value(std::string& out, const Value& value, Spec spec) {
     if (spec.zero && !spec.align && value.is_number() && spec.type != 'c') spec.align = '=';
     const auto has_type = [&spec](std::string_view types) {
       return spec.type != '\0' && types.find(spec.type) != std::string_view::npos;
     };
-    if (spec.is_empty) return append_text(out, to_str(value), spec, '<');
+    if (spec.is_empty) {
+      const std::string text = to_str(value);
+      interpreter_.arena().work(text.size());
+      return append_text(out, text, spec, '<');
+    }
     if (value.is_integer() && (has_type("dxXobn") || spec.type == '\0')) {
       if (spec.precision >= 0) fail("Precision not allowed in integer format specifier");
       if (spec.grouping == ',' && has_type("xXobn")) fail(fmt::format("Cannot specify ',' with '{}'.", spec.type));
@@ -543,7 +559,9 @@ class BraceFormatter {
     if (spec.sign != '\0' || spec.alternate || spec.grouping || spec.align == '=') {
       fail("Sign, '#', ',' and '=' are not allowed in string format specifier");
     }
-    append_text(out, to_str(value), spec, '<');
+    const std::string text = to_str(value);
+    interpreter_.arena().work(text.size());
+    append_text(out, text, spec, '<');
   }
 
   Interpreter& interpreter_;
@@ -555,7 +573,7 @@ class BraceFormatter {
 
 Value format_percent(Arena& arena, const Value& format, const Value& values) {
   arena.work(format.text().size());
-  return Value::string(arena, PercentFormatter(format.text(), values).run());
+  return Value::string(arena, PercentFormatter(arena, format.text(), values).run());
 }
 
 Value format_braces(Interpreter& interpreter, const Value& format, const Arguments& arguments) {

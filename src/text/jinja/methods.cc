@@ -201,8 +201,8 @@ Value justify_method(Interpreter& in, const Value& self, const Arguments& argume
   const int64_t width = p.integer(0, 0);
   const auto length = static_cast<int64_t>(count_characters(self.text()));
   in.arena().work(self.text().size());
+  if (width <= length) return self;
   const int64_t missing = width - length;
-  if (missing <= 0) return self;
   if (missing > static_cast<int64_t>(Arena::kMaxText)) fail(fmt::format("the width {} is too large", width));
   int64_t left = 0;
   if (kAlign == Align::kRight) left = missing;
@@ -217,8 +217,10 @@ Value justify_method(Interpreter& in, const Value& self, const Arguments& argume
 Value zfill_method(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters p("zfill", arguments, {"width"}, 1);
   const string_view text = self.text();
-  const int64_t missing = p.integer(0, 0) - static_cast<int64_t>(count_characters(text));
-  if (missing <= 0) return self;
+  const int64_t width = p.integer(0, 0);
+  const auto length = static_cast<int64_t>(count_characters(text));
+  if (width <= length) return self;
+  const int64_t missing = width - length;
   if (missing > static_cast<int64_t>(Arena::kMaxText)) fail("the width is too large");
   const size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
   std::string out(text.substr(0, sign));

@@ -8,13 +8,9 @@ namespace quire::gpu {
 
 #if defined(__HIP_PLATFORM_AMD__)
 
-// gfx942's, or with QUIRE_EMULATE_GFX90A those of gfx90a.
-#if defined(QUIRE_EMULATE_GFX90A)
-constexpr bool kHasF8Products = false;
-#else
+// Those of gfx942.
 #define QUIRE_F8_PRODUCTS 1
 constexpr bool kHasF8Products = true;
-#endif
 
 template <class T>
 EMULATOR_INLINE void multiply(T, float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
