@@ -29,6 +29,7 @@ Error error_at(int line, std::string_view reason) {
 struct ChatTemplate::Impl {
   jinja::Template source;
   std::string text;
+  bool loops_over_content = false;  // looked for once: requests ask
 
   void set(jinja::Interpreter& interpreter, std::string_view name, Value value) const {
     const auto symbol = find(name);
@@ -55,6 +56,7 @@ ChatTemplate::ChatTemplate(std::string_view source) : impl_(std::make_unique<Imp
   try {
     impl_->source = jinja::parse(source);
     impl_->text = source;
+    impl_->loops_over_content = jinja::loops_over_content(impl_->source);
   } catch (const jinja::SyntaxError& error) {
     throw error_at(error.line, error.reason);
   }
@@ -64,7 +66,7 @@ ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
-bool ChatTemplate::loops_over_content() const { return jinja::loops_over_content(impl_->source); }
+bool ChatTemplate::loops_over_content() const { return impl_->loops_over_content; }
 
 bool ChatTemplate::mentions(std::string_view word) const { return impl_->text.find(word) != std::string::npos; }
 
