@@ -120,6 +120,15 @@ TEST_F(Edges, TheDecodeThreshold) {
   }
 }
 
+// A task's scratch holds so many KV heads of a decode; the others are another task's.
+TEST_F(Edges, GroupsOfHeads) {
+  constexpr int32_t kQuery = kPageStates, kHeadDim = 8;
+  const int32_t most = attention_tile_rows(1, kv_of(make_group(1, 1, kHeadDim), 0)) / kQuery;
+  for (const int32_t heads : around({most, 2 * most})) {
+    check(make_group(heads, heads, kHeadDim), {{20, kQuery}, {kPartitionKeys, 1}, {3, 2}}, kQuery);
+  }
+}
+
 // The context of all requests together against what one round gathers.
 TEST_F(Edges, RoundsOfAGather) {
   const AttentionGroup group = make_group(1, 1, 8);

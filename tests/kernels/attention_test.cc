@@ -225,64 +225,71 @@ TEST(AttentionKernels, FallingExpIsWithinItsError) {
 
 // Scores of -inf in one partition, or in all: as a decode from its pages, by partitions, and among other rows.
 TEST(AttentionKernels, OverflownPartitionsAreTheSameInAllWays) {
-  constexpr int32_t kHeadDim = 16, kBlocks = 24, kRows = 8, kPosition = 300, kPartitions = 3;
+  constexpr int32_t kHeadDim = 16, kBlocks = 24, kRows = 8;
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   std::vector<int32_t> table(kBlocks);
   std::iota(table.begin(), table.end(), 0);
-  for (const float value : {1.0f, __builtin_inff()}) {
-    for (const int32_t all : {0, 1}) {
-      std::vector<float> k(kBlocks * 16 * kHeadDim), v(k.size()), q(kRows * kHeadDim, 4.0f);
-      for (size_t i = 0; i < k.size(); ++i) {
-        const size_t key = i / kHeadDim;
-        const bool lost = all == 1 || (key >= kPartitionKeys && key < 2 * kPartitionKeys);
-        k[i] = lost ? -3e38f : normal(random);
-        v[i] = lost ? value : normal(random);
-      }
-      AttentionArgs args;
-      args.heads = 1;
-      args.kv.dtype = DType::kF32;
-      args.kv.block_size = 16;
-      args.kv.kv_heads = 1;
-      args.kv.head_dim = args.kv.v_head_dim = kHeadDim;
-      args.kv.blocks = kBlocks;
-      args.kv.k = reinterpret_cast<std::byte*>(k.data());
-      args.kv.v = reinterpret_cast<std::byte*>(v.data());
-      args.q = {q.data(), kHeadDim, kHeadDim};
-      for (const CpuIsa isa : isas()) {
-        AlignedFloats scratch(attention_scratch_floats(1, args.kv)),
-            states(kPartitions * attention_state_floats(kHeadDim));
-        std::vector<std::vector<float>> outs(3, std::vector<float>(kRows * kHeadDim));
-        AttentionTask task;
-        task.block_table = table.data();
-        task.rows = 1;
-        task.first_position = kPosition;
-        task.partitions = kPartitions;
-        const auto attend = [&](size_t way) {
-          args.out = {outs[way].data(), kHeadDim, kHeadDim};
-          kernels_for(isa).attend(args, task, 0, 1, scratch.data);
-        };
-        attend(0);
-        task.use = AttentionTask::Use::kPartitions;
-        task.states = states.data;
-        attend(1);
-        kernels_for(isa).merge_row(args, 0, 0, states.data, kPartitions);
-        task.use = AttentionTask::Use::kWhole;
-        task.rows = kRows;
-        task.first_position = kPosition - kRows + 1;
-        attend(2);
-        outs[2].erase(outs[2].begin(), outs[2].end() - kHeadDim);
-        for (size_t d = 0; d < kHeadDim; ++d) {
-          SCOPED_TRACE(std::string(cpu_isa_name(isa)) + ", value " + std::to_string(value));
-          EXPECT_EQ(std::isnan(outs[0][d]), std::isinf(value));
-          if (std::isinf(value)) {
-            EXPECT_TRUE(std::isnan(outs[1][d]) && std::isnan(outs[2][d]));
-          } else {
-            EXPECT_EQ(outs[1][d], outs[0][d]);
-            EXPECT_EQ(outs[2][d], outs[0][d]);
-            if (all == 1) {
-              EXPECT_EQ(outs[0][d], 0.0f);
-            }
+  struct Case {
+    float value;
+    int32_t all, position, partitions;
+  };
+  for (const auto& [value, all, position, partitions] : std::vector<Case>{{1.0f, 0, 300, 3},
+                                                                          {1.0f, 1, 300, 3},
+                                                                          {1.0f, 1, 100, 1},
+                                                                          {__builtin_inff(), 0, 300, 3},
+                                                                          {__builtin_inff(), 1, 300, 3},
+                                                                          {__builtin_inff(), 1, 100, 1}}) {
+    std::vector<float> k(kBlocks * 16 * kHeadDim), v(k.size()), q(kRows * kHeadDim, 4.0f);
+    for (size_t i = 0; i < k.size(); ++i) {
+      const size_t key = i / kHeadDim;
+      const bool lost = all == 1 || (key >= kPartitionKeys && key < 2 * kPartitionKeys);
+      k[i] = lost ? -3e38f : normal(random);
+      v[i] = lost ? value : normal(random);
+    }
+    AttentionArgs args;
+    args.heads = 1;
+    args.kv.dtype = DType::kF32;
+    args.kv.block_size = 16;
+    args.kv.kv_heads = 1;
+    args.kv.head_dim = args.kv.v_head_dim = kHeadDim;
+    args.kv.blocks = kBlocks;
+    args.kv.k = reinterpret_cast<std::byte*>(k.data());
+    args.kv.v = reinterpret_cast<std::byte*>(v.data());
+    args.q = {q.data(), kHeadDim, kHeadDim};
+    for (const CpuIsa isa : isas()) {
+      AlignedFloats scratch(attention_scratch_floats(1, args.kv)),
+          states(partitions * attention_state_floats(kHeadDim));
+      std::vector<std::vector<float>> outs(3, std::vector<float>(kRows * kHeadDim));
+      AttentionTask task;
+      task.block_table = table.data();
+      task.rows = 1;
+      task.first_position = position;
+      task.partitions = partitions;
+      const auto attend = [&](size_t way) {
+        args.out = {outs[way].data(), kHeadDim, kHeadDim};
+        kernels_for(isa).attend(args, task, 0, 1, scratch.data);
+      };
+      attend(0);
+      task.use = AttentionTask::Use::kPartitions;
+      task.states = states.data;
+      attend(1);
+      kernels_for(isa).merge_row(args, 0, 0, states.data, partitions);
+      task.use = AttentionTask::Use::kWhole;
+      task.rows = kRows;
+      task.first_position = position - kRows + 1;
+      attend(2);
+      outs[2].erase(outs[2].begin(), outs[2].end() - kHeadDim);
+      for (size_t d = 0; d < kHeadDim; ++d) {
+        SCOPED_TRACE(std::string(cpu_isa_name(isa)) + ", value " + std::to_string(value));
+        EXPECT_EQ(std::isnan(outs[0][d]), std::isinf(value));
+        if (std::isinf(value)) {
+          EXPECT_TRUE(std::isnan(outs[1][d]) && std::isnan(outs[2][d]));
+        } else {
+          EXPECT_EQ(outs[1][d], outs[0][d]);
+          EXPECT_EQ(outs[2][d], outs[0][d]);
+          if (all == 1) {
+            EXPECT_EQ(outs[0][d], 0.0f);
           }
         }
       }
