@@ -1,5 +1,5 @@
 # quire_module(NAME [DEPENDS ...]): the static library quire_NAME from every .cc file under the current folder.
-# Files named *_avx2.cc and *_avx512.cc get the flags of their instruction set and are chosen at run time by cpuid. (GCC
+# Files named *_avx2.cc, *_avxvnni.cc and *_avx512.cc get the flags of their instruction set and are chosen at run time by cpuid. (GCC
 # 12 warns falsely of uninitialized values inside its own AVX-512 headers, GCC bug 105593.)
 # *.cu and *_gpu.cc are built for a GPU only (QUIRE_CUDA, QUIRE_HIP), *_nogpu.cc without one only; *_hip.cc for AMD's only.
 function(quire_module name)
@@ -19,12 +19,15 @@ function(quire_module name)
   endif()
   if(sources)
     add_library(quire_${name} STATIC ${sources})
+    set(avx2 -mavx2 -mfma -mf16c -mbmi2)
+    set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mbmi2 -Wno-maybe-uninitialized -Wno-uninitialized)
     foreach(source ${sources})
       if(source MATCHES "_avx2\\.cc$")
-        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx2}")
+      elseif(source MATCHES "_avxvnni\\.cc$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx2};-mavxvnni")
       elseif(source MATCHES "_avx512\\.cc$")
-        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-          "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mfma;-mf16c;-mbmi2;-Wno-maybe-uninitialized;-Wno-uninitialized")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx512}")
       endif()
     endforeach()
     target_link_libraries(quire_${name} PUBLIC quire_flags ${ARG_DEPENDS})

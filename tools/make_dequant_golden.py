@@ -12,7 +12,8 @@ from gguf import quants
 
 BLOCKS = 3
 # type: (bytes of a block, places of its f16 scales, which must be ordinary numbers)
-LAYOUT = {"Q4_0": (18, [0]), "Q4_1": (20, [0, 2]), "Q8_0": (34, [0]), "Q6_K": (210, [208])}
+LAYOUT = {"Q4_0": (18, [0]), "Q4_1": (20, [0, 2]), "Q5_0": (22, [0]), "Q5_1": (24, [0, 2]), "Q8_0": (34, [0]), "Q4_K": (144, [0, 2]),
+          "Q5_K": (176, [0, 2]), "Q6_K": (210, [208])}
 
 
 def main() -> None:

@@ -142,7 +142,7 @@ std::vector<std::byte> random_rows(DType dtype, int64_t out, int64_t in) {
   for (size_t block = 0; block < rows.size(); block += size) {
     const size_t at = dtype == DType::kQ6_K ? block + 208 : block;
     std::memcpy(&rows[at], &scale, 2);
-    if (dtype == DType::kQ4_1) std::memcpy(&rows[at + 2], &scale, 2);
+    if (dtype == DType::kQ4_1 || dtype == DType::kQ4_K || dtype == DType::kQ5_K) std::memcpy(&rows[at + 2], &scale, 2);
   }
   return rows;
 }
@@ -195,7 +195,8 @@ void run(int threads) {
   }
   measure(DType::kQ8_0, LinearCompute::kInt8, 49152, 576, pool);
   measure(DType::kQ8_0, LinearCompute::kInt8, 3072, 576, pool);
-  measure(DType::kQ6_K, LinearCompute::kInt8, 3072, 768, pool);
+  for (const DType dtype : {DType::kQ4_K, DType::kQ5_K, DType::kQ6_K})
+    measure(dtype, LinearCompute::kInt8, 3072, 768, pool);
   measure(DType::kF32, LinearCompute::kF32, 3072, 576, pool);
   measure(DType::kF32, LinearCompute::kBF16, 3072, 576, pool);
 }

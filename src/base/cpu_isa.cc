@@ -8,21 +8,43 @@
 namespace quire {
 namespace {
 
-CpuIsa best() {
-  return cpu_has(CpuIsa::kAvx512) ? CpuIsa::kAvx512 : cpu_has(CpuIsa::kAvx2) ? CpuIsa::kAvx2 : CpuIsa::kScalar;
+struct Choice {
+  std::string_view name;
+  CpuIsa isa;
+  bool (*has)();
+  bool avxvnni = false;
+};
+
+constexpr Choice kChoices[] = {{"avx512", CpuIsa::kAvx512, [] { return cpu_has(CpuIsa::kAvx512); }},
+                               {"avxvnni", CpuIsa::kAvx2, cpu_has_avxvnni, true},
+                               {"avx2", CpuIsa::kAvx2, [] { return cpu_has(CpuIsa::kAvx2); }},
+                               {"scalar", CpuIsa::kScalar, [] { return true; }}};
+
+const Choice& best() {
+  const Choice* choice = kChoices;
+  while (!choice->has()) ++choice;
+  return *choice;
 }
 
-CpuIsa decide() {
+const Choice& decide() {
   const char* forced = std::getenv("QUIRE_CPU_ISA");
   if (forced == nullptr || *forced == '\0') return best();
-  for (const CpuIsa isa : {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
-    if (cpu_isa_name(isa) != forced) continue;
-    if (cpu_has(isa)) return isa;
-    throw invalid_argument(
-        "QUIRE_CPU_ISA=" + std::string(forced) + ": this machine has no more than " + std::string(cpu_isa_name(best())),
-        "QUIRE_CPU_ISA");
+  std::string names;
+  for (const Choice& choice : kChoices) {
+    if (choice.name == forced) {
+      if (choice.has()) return choice;
+      throw invalid_argument(
+          "QUIRE_CPU_ISA=" + std::string(forced) + ": this machine has no more than " + std::string(best().name),
+          "QUIRE_CPU_ISA");
+    }
+    names += (names.empty() ? "" : ", ") + std::string(choice.name);
   }
-  throw invalid_argument("QUIRE_CPU_ISA=" + std::string(forced) + ": not one of scalar, avx2, avx512", "QUIRE_CPU_ISA");
+  throw invalid_argument("QUIRE_CPU_ISA=" + std::string(forced) + ": not one of " + names, "QUIRE_CPU_ISA");
+}
+
+const Choice& decided() {
+  static const Choice& choice = decide();
+  return choice;
 }
 
 }  // namespace
@@ -40,6 +62,14 @@ bool cpu_has(CpuIsa isa) {
 #endif
 }
 
+bool cpu_has_avxvnni() {
+#if defined(__x86_64__)
+  return cpu_has(CpuIsa::kAvx2) && __builtin_cpu_supports("avxvnni");
+#else
+  return false;
+#endif
+}
+
 std::string_view cpu_isa_name(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kScalar:
@@ -52,9 +82,8 @@ std::string_view cpu_isa_name(CpuIsa isa) {
   return "?";
 }
 
-CpuIsa cpu_isa() {
-  static const CpuIsa isa = decide();
-  return isa;
-}
+CpuIsa cpu_isa() { return decided().isa; }
+bool cpu_avxvnni() { return decided().avxvnni; }
+std::string_view cpu_kernels_name() { return decided().name; }
 
 }  // namespace quire

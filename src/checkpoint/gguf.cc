@@ -45,8 +45,16 @@ std::optional<DType> tensor_type(uint32_t id) {
       return DType::kQ4_0;
     case 3:
       return DType::kQ4_1;
+    case 6:
+      return DType::kQ5_0;
+    case 7:
+      return DType::kQ5_1;
     case 8:
       return DType::kQ8_0;
+    case 12:
+      return DType::kQ4_K;
+    case 13:
+      return DType::kQ5_K;
     case 14:
       return DType::kQ6_K;
     case 24:
@@ -222,7 +230,9 @@ void GgufFile::read_tensors(Cursor& cursor, uint64_t count) {
     const std::optional<DType> dtype = tensor_type(type_id);
     if (!dtype) {
       throw error(
-          fmt::format("tensor {} has type {}; F32, F16, BF16, Q8_0, Q4_0, Q4_1 and Q6_K are supported", name, type_id));
+          fmt::format("tensor {} has type {}; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K are "
+                      "supported",
+                      name, type_id));
     }
     tensor.info.dtype = *dtype;
     if (tensor.info.shape.back() % block_elements(*dtype) != 0) {

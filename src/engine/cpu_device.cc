@@ -19,7 +19,7 @@ class CpuDevice final : public EngineDevice {
 
   std::string_view name() const override { return "CPU"; }
   std::string description() const override {
-    return fmt::format("{} kernels, {} threads", cpu_isa_name(cpu_isa()), threads_->workers());
+    return fmt::format("{} kernels, {} threads", cpu_kernels_name(), threads_->workers());
   }
   void use_here() override { threads_->pin_caller(); }
   ThreadPool& threads() override { return *threads_; }

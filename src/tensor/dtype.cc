@@ -29,14 +29,41 @@ uint32_t round_to_small_float(float magnitude, int mantissa, int min_exponent) {
   return (rounded >> shift) - (static_cast<uint32_t>(126 + min_exponent) << mantissa);
 }
 
-// GGUF blocks of 32: scale (and minimum) in f16, then codes; 4-bit codes hold element i low and element i + 16 high.
-void dequantize_q4(const uint8_t* block, bool has_min, float* dst) {
+// GGUF blocks of 32: scale (and minimum) in f16, the fifth bits of 5-bit codes, one a bit, then the four lower ones:
+// element i low and element i + 16 high in a byte.
+void dequantize_32(const uint8_t* block, bool has_min, bool five_bits, float* dst) {
   const float scale = f16_to_f32(load_u16(block));
-  const float min = has_min ? f16_to_f32(load_u16(block + 2)) : -8.0f * scale;
+  const float min = has_min ? f16_to_f32(load_u16(block + 2)) : (five_bits ? -16.0f : -8.0f) * scale;
   const uint8_t* codes = block + (has_min ? 4 : 2);
+  uint32_t fifth = 0;
+  if (five_bits) {
+    std::memcpy(&fifth, codes, sizeof fifth);
+    codes += sizeof fifth;
+  }
   for (int i = 0; i < 16; ++i) {
-    dst[i] = scale * static_cast<float>(codes[i] & 15) + min;
-    dst[i + 16] = scale * static_cast<float>(codes[i] >> 4) + min;
+    const uint32_t first = (codes[i] & 15U) | (fifth >> i & 1) << 4, second = (codes[i] >> 4U) | (fifth >> (i + 16) & 1)
+                                                                                                     << 4;
+    dst[i] = scale * static_cast<float>(first) + min;
+    dst[i + 16] = scale * static_cast<float>(second) + min;
+  }
+}
+
+// 256 elements in groups of 32: f16 scale and minimum over all, of each group a 6-bit multiple of either, the fifth
+// bits of 5-bit codes (group g in bit g of 32 bytes), then the four lower ones: groups 2i (low) and 2i + 1 (high) in 32
+// bytes.
+void dequantize_k(const uint8_t* block, bool five_bits, float* dst) {
+  const float scale = f16_to_f32(load_u16(block)), min = f16_to_f32(load_u16(block + 2));
+  const uint8_t* fifth = block + 16;
+  const uint8_t* codes = block + (five_bits ? 48 : 16);
+  for (int g = 0; g < 8; ++g) {
+    const KScale multiples = k_scale(block + 4, g);
+    const float of_group = scale * static_cast<float>(multiples.scale),
+                min_of_group = min * static_cast<float>(multiples.min);
+    for (int i = 0; i < 32; ++i) {
+      uint32_t code = codes[g / 2 * 32 + i] >> (g % 2 * 4) & 15U;
+      if (five_bits) code |= (fifth[i] >> g & 1U) << 4;
+      dst[g * 32 + i] = of_group * static_cast<float>(code) - min_of_group;
+    }
   }
 }
 
@@ -90,6 +117,14 @@ std::string_view dtype_name(DType dtype) {
       return "Q4_0";
     case DType::kQ4_1:
       return "Q4_1";
+    case DType::kQ5_0:
+      return "Q5_0";
+    case DType::kQ5_1:
+      return "Q5_1";
+    case DType::kQ4_K:
+      return "Q4_K";
+    case DType::kQ5_K:
+      return "Q5_K";
     case DType::kQ8_0:
       return "Q8_0";
     case DType::kQ6_K:
@@ -102,8 +137,12 @@ int64_t block_elements(DType dtype) {
   switch (dtype) {
     case DType::kQ4_0:
     case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
     case DType::kQ8_0:
       return 32;
+    case DType::kQ4_K:
+    case DType::kQ5_K:
     case DType::kQ6_K:
       return 256;
     default:
@@ -129,8 +168,16 @@ int64_t block_bytes(DType dtype) {
       return 18;
     case DType::kQ4_1:
       return 20;
+    case DType::kQ5_0:
+      return 22;
+    case DType::kQ5_1:
+      return 24;
     case DType::kQ8_0:
       return 34;
+    case DType::kQ4_K:
+      return 144;
+    case DType::kQ5_K:
+      return 176;
     case DType::kQ6_K:
       return 210;
   }
@@ -196,6 +243,11 @@ uint8_t f32_to_f8e5m2(float value) {
   return sign | static_cast<uint8_t>(std::min(kLargest, round_to_small_float(magnitude, 2, -14)));
 }
 
+KScale k_scale(const uint8_t* packed, int group) {
+  if (group < 4) return {packed[group] & 63, packed[group + 4] & 63};
+  return {(packed[group + 4] & 15) | packed[group - 4] >> 6 << 4, packed[group + 4] >> 4 | packed[group] >> 6 << 4};
+}
+
 void dequantize(DType dtype, const void* src, float* dst, int64_t n) {
   const auto* bytes = static_cast<const uint8_t*>(src);
   const auto each_block = [&](auto convert) {
@@ -217,9 +269,17 @@ void dequantize(DType dtype, const void* src, float* dst, int64_t n) {
     case DType::kI8:
       return convert_each(src, 1, dst, n, [](const uint8_t* p) { return static_cast<float>(static_cast<int8_t>(*p)); });
     case DType::kQ4_0:
-      return each_block([](const uint8_t* block, float* out) { dequantize_q4(block, false, out); });
+      return each_block([](const uint8_t* block, float* out) { dequantize_32(block, false, false, out); });
     case DType::kQ4_1:
-      return each_block([](const uint8_t* block, float* out) { dequantize_q4(block, true, out); });
+      return each_block([](const uint8_t* block, float* out) { dequantize_32(block, true, false, out); });
+    case DType::kQ5_0:
+      return each_block([](const uint8_t* block, float* out) { dequantize_32(block, false, true, out); });
+    case DType::kQ5_1:
+      return each_block([](const uint8_t* block, float* out) { dequantize_32(block, true, true, out); });
+    case DType::kQ4_K:
+      return each_block([](const uint8_t* block, float* out) { dequantize_k(block, false, out); });
+    case DType::kQ5_K:
+      return each_block([](const uint8_t* block, float* out) { dequantize_k(block, true, out); });
     case DType::kQ8_0:
       return each_block(dequantize_q8_0);
     case DType::kQ6_K:

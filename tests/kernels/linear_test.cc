@@ -38,7 +38,8 @@ struct Weight {
         put_half(at, source == DType::kF16 ? f32_to_f16(value) : f32_to_bf16(value));
       } else {
         put_half(source == DType::kQ6_K ? at + 208 : at, f32_to_f16(scale(random)));
-        if (source == DType::kQ4_1) put_half(at + 2, f32_to_f16(-8.0f * scale(random)));
+        if (source == DType::kQ4_1 || source == DType::kQ5_1) put_half(at + 2, f32_to_f16(-8.0f * scale(random)));
+        if (source == DType::kQ4_K || source == DType::kQ5_K) put_half(at + 2, f32_to_f16(scale(random)));
       }
     }
     values.resize(static_cast<size_t>(out * in));
@@ -127,7 +128,9 @@ struct Format {
 const std::vector<Format> kFormats = {
     {DType::kF32, LinearCompute::kF32},   {DType::kF16, LinearCompute::kF32},   {DType::kQ4_1, LinearCompute::kF32},
     {DType::kF32, LinearCompute::kBF16},  {DType::kQ6_K, LinearCompute::kBF16}, {DType::kQ4_0, LinearCompute::kInt8},
-    {DType::kQ4_1, LinearCompute::kInt8}, {DType::kQ8_0, LinearCompute::kInt8}, {DType::kQ6_K, LinearCompute::kInt8}};
+    {DType::kQ4_1, LinearCompute::kInt8}, {DType::kQ5_0, LinearCompute::kInt8}, {DType::kQ5_1, LinearCompute::kInt8},
+    {DType::kQ8_0, LinearCompute::kInt8}, {DType::kQ4_K, LinearCompute::kInt8}, {DType::kQ5_K, LinearCompute::kInt8},
+    {DType::kQ6_K, LinearCompute::kInt8}};
 
 std::string name_of(const Format& format) {
   return std::string(dtype_name(format.source)) + (format.compute == LinearCompute::kInt8   ? " int8"
@@ -144,6 +147,20 @@ std::vector<int64_t> widths(DType source) {
     default:
       return {32, 96, 576};
   }
+}
+
+struct NamedKernels {
+  std::string name;
+  const LinearKernels* kernels;
+};
+
+// Every instruction set of this machine but the scalar one.
+std::vector<NamedKernels> vector_kernels() {
+  std::vector<NamedKernels> all;
+  if (cpu_has(CpuIsa::kAvx2)) all.push_back({"avx2", &linear_kernels_avx2()});
+  if (cpu_has_avxvnni()) all.push_back({"avxvnni", &linear_kernels_avxvnni()});
+  if (cpu_has(CpuIsa::kAvx512)) all.push_back({"avx512", &linear_kernels_avx512()});
+  return all;
 }
 
 // Runs an instruction set's kernels without PackedLinear around them.
@@ -231,17 +248,13 @@ TEST(Linear, EveryInstructionSetGivesTheSameBits) {
     for (const int64_t in : widths(format.source)) {
       const int64_t out = 49;
       const Weight w(format.source, out, in, 11);
-      for (const int64_t m : {1, 3, 8, 21}) {
+      for (const int64_t m : {1, 3, 8, 9, 16, 21, 31}) {
         const std::vector<float> x = random_floats(m * in, 12);
         const std::vector<float> scalar = multiply(linear_kernels_scalar(), w, format.compute, x, m);
         expect_close(scalar, out, reference_product(x, in, m, w, format.compute), m, out, "scalar " + name_of(format));
-        if (cpu_has(CpuIsa::kAvx2)) {
-          EXPECT_EQ(multiply(linear_kernels_avx2(), w, format.compute, x, m), scalar)
-              << name_of(format) << " avx2, m " << m;
-        }
-        if (cpu_has(CpuIsa::kAvx512)) {
-          EXPECT_EQ(multiply(linear_kernels_avx512(), w, format.compute, x, m), scalar)
-              << name_of(format) << " avx512, m " << m;
+        for (const NamedKernels& isa : vector_kernels()) {
+          EXPECT_EQ(multiply(*isa.kernels, w, format.compute, x, m), scalar)
+              << name_of(format) << " " << isa.name << ", m " << m;
         }
       }
     }
@@ -250,15 +263,21 @@ TEST(Linear, EveryInstructionSetGivesTheSameBits) {
 
 // Codes and activations at their extremes: the int16 steps inside some instruction sets must not saturate.
 TEST(Linear, ExtremeCodesDoNotSaturate) {
-  const int64_t in = 256, out = 16, m = 8;
-  for (const DType source : {DType::kQ4_1, DType::kQ8_0, DType::kQ6_K}) {
+  const int64_t in = 256, out = 16, m = 12;
+  struct Codes {
+    DType source;
+    size_t begin, end;  // of the codes and the scales' multiples in a block
+  };
+  for (const auto& [source, begin, end] : std::vector<Codes>{{DType::kQ4_1, 4, 20},
+                                                             {DType::kQ5_1, 4, 24},
+                                                             {DType::kQ8_0, 2, 34},
+                                                             {DType::kQ4_K, 4, 144},
+                                                             {DType::kQ5_K, 4, 176},
+                                                             {DType::kQ6_K, 0, 208}}) {
     for (const int fill : {0x00, 0x7f, 0x80, 0xff}) {
       Weight w(source, out, in, 3);
-      const auto block = static_cast<size_t>(block_bytes(source)),
-                 tail = source == DType::kQ6_K ? block - 208 : size_t{0};
-      const size_t head = source == DType::kQ4_1 ? 4 : source == DType::kQ8_0 ? 2 : 0;
-      for (size_t at = 0; at < w.file.size(); at += block) {
-        for (size_t i = head; i < block - tail; ++i) w.file[at + i] = static_cast<std::byte>(fill);
+      for (size_t at = 0; at < w.file.size(); at += static_cast<size_t>(block_bytes(source))) {
+        for (size_t i = begin; i < end; ++i) w.file[at + i] = static_cast<std::byte>(fill);
       }
       dequantize(source, w.file.data(), w.values.data(), out * in);
       for (const float sign : {1.0f, -1.0f}) {
@@ -266,11 +285,8 @@ TEST(Linear, ExtremeCodesDoNotSaturate) {
         const std::vector<float> scalar = multiply(linear_kernels_scalar(), w, LinearCompute::kInt8, x, m);
         expect_close(scalar, out, reference_product(x, in, m, w, LinearCompute::kInt8), m, out,
                      std::string(dtype_name(source)));
-        if (cpu_has(CpuIsa::kAvx2)) {
-          EXPECT_EQ(multiply(linear_kernels_avx2(), w, LinearCompute::kInt8, x, m), scalar);
-        }
-        if (cpu_has(CpuIsa::kAvx512)) {
-          EXPECT_EQ(multiply(linear_kernels_avx512(), w, LinearCompute::kInt8, x, m), scalar);
+        for (const NamedKernels& isa : vector_kernels()) {
+          EXPECT_EQ(multiply(*isa.kernels, w, LinearCompute::kInt8, x, m), scalar) << isa.name;
         }
       }
     }
@@ -326,6 +342,9 @@ TEST(Linear, StackedPartsEqualThePartsAlone) {
       {{DType::kQ4_1, LinearCompute::kInt8},
        {DType::kQ4_0, LinearCompute::kInt8},
        {DType::kQ4_1, LinearCompute::kInt8}},
+      {{DType::kQ5_0, LinearCompute::kInt8},
+       {DType::kQ4_K, LinearCompute::kInt8},
+       {DType::kQ5_K, LinearCompute::kInt8}},
       {{DType::kF32, LinearCompute::kF32}, {DType::kQ8_0, LinearCompute::kF32}, {DType::kF16, LinearCompute::kF32}}};
   const std::vector<float> x = random_floats(m * in, 41);
   for (const auto& stack : stacks) {
@@ -360,7 +379,7 @@ TEST(Linear, StackedPartsEqualThePartsAlone) {
 
 TEST(Linear, TakesTheBytesOfTheFile) {
   ThreadPool pool(1);
-  for (const DType source : {DType::kQ4_1, DType::kQ8_0}) {
+  for (const DType source : {DType::kQ4_1, DType::kQ5_1, DType::kQ8_0}) {
     const Weight w(source, 64, 576, 1);
     EXPECT_EQ(PackedLinear::pack(64, 576, source, w.rows(), LinearCompute::kInt8, pool).bytes(), w.file.size());
   }

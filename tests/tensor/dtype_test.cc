@@ -23,7 +23,8 @@ std::vector<uint8_t> from_hex(const std::string& hex) {
 }
 
 DType dtype_of(const std::string& name) {
-  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kQ6_K}) {
+  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ4_K,
+                            DType::kQ5_K, DType::kQ6_K}) {
     if (dtype_name(dtype) == name) return dtype;
   }
   throw std::runtime_error("unknown type " + name);
@@ -34,7 +35,7 @@ DType dtype_of(const std::string& name) {
 TEST(Dequantize, BlocksAsTheGgufPackageReadsThem) {
   std::ifstream file(QUIRE_TEST_DATA "/tensor/dequant.json");
   const auto cases = nlohmann::json::parse(file);
-  ASSERT_EQ(cases.size(), 4U);
+  ASSERT_EQ(cases.size(), 8U);
   for (const auto& c : cases) {
     const DType dtype = dtype_of(c["type"]);
     const std::vector<uint8_t> blocks = from_hex(c["hex"]), raw = from_hex(c["values_f32_hex"]);

@@ -22,7 +22,7 @@ const LinearKernels& kernels_for(CpuIsa isa) {
     case CpuIsa::kAvx512:
       return linear_kernels_avx512();
     case CpuIsa::kAvx2:
-      return linear_kernels_avx2();
+      return cpu_avxvnni() ? linear_kernels_avxvnni() : linear_kernels_avx2();
     case CpuIsa::kScalar:
       break;
   }

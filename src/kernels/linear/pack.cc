@@ -21,25 +21,76 @@ void store_word(std::byte* p, uint32_t word) { std::memcpy(p, &word, sizeof word
 
 void store_f16(std::byte* p, int64_t row, uint16_t bits) { std::memcpy(p + 2 * row, &bits, sizeof bits); }
 
-// Q4_0 and Q4_1: a block's byte i holds columns i (low) and i + 16 (high).
-void pack_q4_row(const uint8_t* src, int64_t in, bool has_min, int64_t row, std::byte* panel) {
-  for (int64_t g = 0; g < in / kGroup; ++g, panel += kU4GroupBytes) {
-    const uint8_t* block = src + g * (has_min ? 20 : 18);
+// The codes of a group of one row as kU4 and kU5 have them; word(i): columns 4i to 4i + 3, one a byte. fifth: null for
+// 4-bit codes.
+template <class Word>
+void store_codes(Word word, int64_t row, std::byte* codes, std::byte* fifth) {
+  for (int p = 0; p < 4; ++p) {
+    const uint32_t pair[2] = {word(2 * p), word(2 * p + 1)};
+    store_word(codes + 64 * p + 4 * row, (pair[0] & kLow) | (pair[1] & kLow) << 4);
+    for (int half = 0; half < 2 && fifth != nullptr; ++half) {
+      // The product moves the four bits side by side.
+      const uint32_t bits = ((pair[half] >> 4 & 0x01010101) * 0x01020408U) >> 24 & 15, shift = row % 2 * 4;
+      std::byte& at = fifth[16 * p + 8 * half + row / 2];
+      at = (at & static_cast<std::byte>(15 << (4 - shift))) | static_cast<std::byte>(bits << shift);
+    }
+  }
+}
+
+// Four neighbouring bits as the fifth ones of four bytes.
+uint32_t spread_fifth(uint32_t bits) {
+  const uint32_t apart = (bits & 1) | (bits & 2) << 7 | (bits & 4) << 14 | (bits & 8) << 21;
+  return apart << 4;
+}
+
+// Q4_0, Q4_1, Q5_0, Q5_1: a block's byte i holds columns i (low) and i + 16 (high).
+void pack_32_row(const uint8_t* src, int64_t in, DType source, int64_t row, std::byte* panel) {
+  const bool has_min = source == DType::kQ4_1 || source == DType::kQ5_1;
+  const bool five_bits = source == DType::kQ5_0 || source == DType::kQ5_1;
+  const int64_t block_size = block_bytes(source), group_size = five_bits ? kU5GroupBytes : kU4GroupBytes;
+  for (int64_t g = 0; g < in / kGroup; ++g, panel += group_size) {
+    const uint8_t* block = src + g * block_size;
     uint16_t scale, min;
     std::memcpy(&scale, block, 2);
     if (has_min) {
       std::memcpy(&min, block + 2, 2);
     } else {
-      min = f32_to_f16(-8.0f * f16_to_f32(scale));
+      min = f32_to_f16((five_bits ? -16.0f : -8.0f) * f16_to_f32(scale));
     }
     store_f16(panel, row, scale);
     store_f16(panel + 32, row, min);
     const uint8_t* codes = block + (has_min ? 4 : 2);
-    std::byte* out = panel + 64 + 4 * row;
-    for (int p = 0; p < 2; ++p) {
-      const uint32_t first = load_word(codes + 8 * p), second = load_word(codes + 8 * p + 4);
-      store_word(out + 64 * p, (first & kLow) | (second & kLow) << 4);
-      store_word(out + 64 * (p + 2), ((first >> 4) & kLow) | (second & ~kLow));
+    const uint32_t fifth = five_bits ? load_word(codes) : 0;
+    if (five_bits) codes += sizeof fifth;
+    const auto word = [&](int i) {
+      return (load_word(codes + i % 4 * 4) >> (i / 4 * 4) & kLow) | spread_fifth(fifth >> 4 * i);
+    };
+    store_codes(word, row, panel + 64, five_bits ? panel + kU4GroupBytes : nullptr);
+  }
+}
+
+// Q4_K and Q5_K, whose minima are subtracted.
+void pack_k_row(const uint8_t* src, int64_t in, DType source, int64_t row, std::byte* panel) {
+  const bool five_bits = source == DType::kQ5_K;
+  for (int64_t b = 0; b < in / kBlock; ++b) {
+    const uint8_t* block = src + b * block_bytes(source);
+    uint16_t scale, min;
+    std::memcpy(&scale, block, 2);
+    std::memcpy(&min, block + 2, 2);
+    store_f16(panel, row, scale);
+    store_f16(panel + 32, row, min ^ 0x8000);
+    panel += 64;
+    const uint8_t* fifth = block + 16;
+    const uint8_t* codes = block + (five_bits ? 48 : 16);
+    for (int g = 0; g < kBlock / kGroup; ++g, panel += five_bits ? kK5GroupBytes : kK4GroupBytes) {
+      const KScale multiples = k_scale(block + 4, g);
+      panel[row] = static_cast<std::byte>(multiples.scale);
+      panel[16 + row] = static_cast<std::byte>(multiples.min);
+      const auto word = [&](int i) {
+        const uint32_t low = load_word(codes + g / 2 * 32 + 4 * i) >> (g % 2 * 4) & kLow;
+        return five_bits ? low | (load_word(fifth + 4 * i) >> g & 0x01010101) << 4 : low;
+      };
+      store_codes(word, row, panel + 32, five_bits ? panel + kK4GroupBytes : nullptr);
     }
   }
 }
@@ -100,6 +151,13 @@ PanelFormat panel_format(DType source, LinearCompute compute) {
     case DType::kQ4_0:
     case DType::kQ4_1:
       return PanelFormat::kU4;
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+      return PanelFormat::kU5;
+    case DType::kQ4_K:
+      return PanelFormat::kK4;
+    case DType::kQ5_K:
+      return PanelFormat::kK5;
     case DType::kQ8_0:
       return PanelFormat::kU8;
     case DType::kQ6_K:
@@ -119,7 +177,12 @@ void pack_panel(DType source, const std::byte* rows, int64_t count, int64_t in, 
     const auto* src = reinterpret_cast<const uint8_t*>(rows + row * row_bytes);
     switch (format) {
       case PanelFormat::kU4:
-        pack_q4_row(src, in, source == DType::kQ4_1, row, panel);
+      case PanelFormat::kU5:
+        pack_32_row(src, in, source, row, panel);
+        break;
+      case PanelFormat::kK4:
+      case PanelFormat::kK5:
+        pack_k_row(src, in, source, row, panel);
         break;
       case PanelFormat::kU8:
         pack_q8_row(src, in, row, panel);
@@ -136,6 +199,19 @@ void pack_panel(DType source, const std::byte* rows, int64_t count, int64_t in, 
   }
 }
 
+namespace {
+
+// Column i of a group whose codes and fifth bits (or null) are given.
+int code_of(const std::byte* codes, const std::byte* fifth, int64_t row, int64_t i) {
+  const auto byte = static_cast<uint8_t>(codes[64 * (i / 8) + 4 * row + i % 4]);
+  const int low = i % 8 < 4 ? byte & 15 : byte >> 4;
+  if (fifth == nullptr) return low;
+  const auto bits = static_cast<uint8_t>(fifth[8 * (i / 4) + row / 2]);
+  return low | (bits >> (row % 2 * 4 + i % 4) & 1) << 4;
+}
+
+}  // namespace
+
 void unpack_row(PanelFormat format, const std::byte* panel, int64_t row, int64_t in, float* dst) {
   const auto half = [](const std::byte* p, int64_t i) {
     uint16_t bits;
@@ -150,14 +226,30 @@ void unpack_row(PanelFormat format, const std::byte* panel, int64_t row, int64_t
       for (int64_t k = 0; k < in; ++k) dst[k] = bf16_to_f32(half(panel, k * kPanelRows + row));
       return;
     case PanelFormat::kU4:
+    case PanelFormat::kU5: {
+      const int64_t size = format == PanelFormat::kU5 ? kU5GroupBytes : kU4GroupBytes;
       for (int64_t k = 0; k < in; ++k) {
-        const std::byte* group = panel + k / kGroup * kU4GroupBytes;
-        const int64_t i = k % kGroup;
-        const auto byte = static_cast<uint8_t>(group[64 + 64 * (i / 8) + 4 * row + i % 4]);
-        const int code = i % 8 < 4 ? byte & 15 : byte >> 4;
-        dst[k] = f16_to_f32(half(group, row)) * static_cast<float>(code) + f16_to_f32(half(group + 32, row));
+        const std::byte* group = panel + k / kGroup * size;
+        const std::byte* fifth = format == PanelFormat::kU5 ? group + kU4GroupBytes : nullptr;
+        dst[k] = f16_to_f32(half(group, row)) * static_cast<float>(code_of(group + 64, fifth, row, k % kGroup)) +
+                 f16_to_f32(half(group + 32, row));
       }
       return;
+    }
+    case PanelFormat::kK4:
+    case PanelFormat::kK5: {
+      const int64_t size = format == PanelFormat::kK5 ? kK5GroupBytes : kK4GroupBytes;
+      for (int64_t k = 0; k < in; ++k) {
+        const std::byte* block = panel + k / kBlock * (64 + kBlock / kGroup * size);
+        const std::byte* group = block + 64 + k % kBlock / kGroup * size;
+        const std::byte* fifth = format == PanelFormat::kK5 ? group + kK4GroupBytes : nullptr;
+        const auto multiple = [&](int64_t i) { return static_cast<float>(static_cast<uint8_t>(group[i])); };
+        dst[k] = f16_to_f32(half(block, row)) * multiple(row) *
+                     static_cast<float>(code_of(group + 32, fifth, row, k % kGroup)) +
+                 f16_to_f32(half(block + 32, row)) * multiple(16 + row);
+      }
+      return;
+    }
     case PanelFormat::kU8:
       for (int64_t k = 0; k < in; ++k) {
         const std::byte* group = panel + k / kGroup * kU8GroupBytes;

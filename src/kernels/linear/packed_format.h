@@ -3,12 +3,19 @@
 //
 // A packed weight is panels of 16 rows, one lane a row. In a panel, columns ascend:
 //   kF32   [in][16] floats             kBF16  [in][16] bfloat16
-//   kU4    for each group of 32 columns: 16 f16 scales, 16 f16 minima, 4 x 64 bytes; byte 4*row + c of the p-th 64
-//   holds the code of column
-//          8p + c in its low and of column 8p + 4 + c in its high half. w = scale * code + min
-//   kU8    for each group of 32: 16 f16 scales, 8 x 64 bytes; byte 4*row + c of the p-th 64 is column 4p + c. w = scale
-//   * (byte - 128) kU6    for each group of 32: 2 x 16 f32 scales (columns 0-15, 16-31), 8 x 64 bytes as kU8, byte = 4
-//   * code. w = scale * (byte - 128)
+//   kU4    for each group of 32 columns: 16 f16 scales, 16 f16 minima, 4 x 64 bytes of codes: byte 4*row + c of the
+//   p-th
+//          64 holds that of column 8p + c in its low and of column 8p + 4 + c in its high half. w = scale * code + min
+//   kU5    the same, and 4 x 2 x 64 bits: bit 4*row + c of the p-th pair's first 64 is the fifth of column 8p + c, of
+//   the
+//          second 64 that of column 8p + 4 + c
+//   kK4    for each block of 256 columns: 16 f16 scales, 16 f16 minima, then for each of its 8 groups of 32: 16 bytes
+//          a, 16 bytes b, codes as in kU4. w = scale * a * code + min * b
+//   kK5    the same with codes as in kU5
+//   kU8    for each group of 32: 16 f16 scales, 8 x 64 bytes; byte 4*row + c of the p-th 64 is column 4p + c.
+//          w = scale * (byte - 128)
+//   kU6    for each group of 32: 2 x 16 f32 scales (columns 0-15, 16-31), 8 x 64 bytes as kU8, byte = 4 * code.
+//          w = scale * (byte - 128)
 //
 // Rows of x are taken in tiles of at most 16 neighbours; a tile of T rows lies together so that a kernel reads it in
 // one stream.
@@ -17,11 +24,15 @@
 
 namespace quire {
 
-enum class PanelFormat : uint8_t { kF32, kBF16, kU4, kU8, kU6 };
+enum class PanelFormat : uint8_t { kF32, kBF16, kU4, kU5, kK4, kK5, kU8, kU6 };
 
 constexpr int64_t kPanelRows = 16;
-constexpr int64_t kGroup = 32;  // columns that share a scale of x
-constexpr int64_t kU4GroupBytes = 64 + 256, kU8GroupBytes = 32 + 512, kU6GroupBytes = 128 + 512;
+constexpr int64_t kGroup = 32;   // columns that share a scale of x
+constexpr int64_t kBlock = 256;  // columns that share a scale of the scales of kK4 and kK5
+constexpr int64_t kCodeBytes = kPanelRows * kGroup / 2, kFifthBytes = kPanelRows * kGroup / 8;  // of a group
+constexpr int64_t kU4GroupBytes = 64 + kCodeBytes, kU5GroupBytes = kU4GroupBytes + kFifthBytes;
+constexpr int64_t kK4GroupBytes = 32 + kCodeBytes, kK5GroupBytes = kK4GroupBytes + kFifthBytes;
+constexpr int64_t kU8GroupBytes = 32 + 512, kU6GroupBytes = 128 + 512;
 constexpr int kCodeOffset = 128;  // of the bytes of kU8 and kU6
 
 constexpr int64_t panel_bytes(PanelFormat format, int64_t in) {
@@ -32,6 +43,12 @@ constexpr int64_t panel_bytes(PanelFormat format, int64_t in) {
       return in * kPanelRows * 2;
     case PanelFormat::kU4:
       return in / kGroup * kU4GroupBytes;
+    case PanelFormat::kU5:
+      return in / kGroup * kU5GroupBytes;
+    case PanelFormat::kK4:
+      return in / kBlock * 64 + in / kGroup * kK4GroupBytes;
+    case PanelFormat::kK5:
+      return in / kBlock * 64 + in / kGroup * kK5GroupBytes;
     case PanelFormat::kU8:
       return in / kGroup * kU8GroupBytes;
     case PanelFormat::kU6:
@@ -89,6 +106,7 @@ struct LinearKernels {
 
 const LinearKernels& linear_kernels_scalar();
 const LinearKernels& linear_kernels_avx2();
+const LinearKernels& linear_kernels_avxvnni();
 const LinearKernels& linear_kernels_avx512();
 
 }  // namespace quire

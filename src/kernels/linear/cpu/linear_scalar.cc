@@ -8,6 +8,9 @@ struct ScalarLanes : ScalarIsa {
   static constexpr int kLanes = 16;
   static constexpr int kFloatTile = 2, kFloatPanels = 1, kCodeTile = 2;
 
+  static F load_u8(const uint8_t* p) {
+    return each([&](int i) { return static_cast<float>(p[i]); });
+  }
   static I add_int(I a, I b) {
     return each_int([&](int i) { return a.v[i] + b.v[i]; });
   }
@@ -25,6 +28,20 @@ struct ScalarLanes : ScalarIsa {
         }
         return sum;
       });
+    }
+  }
+
+  template <int T>
+  static void dot_u5(const uint8_t* codes, const uint8_t* fifth, const int8_t* x, I* sums) {
+    dot_u4<T>(codes, x, sums);
+    for (int t = 0; t < T; ++t) {
+      const I sixteens = each_int([&](int i) {
+        int32_t sum = 0;
+        for (int k = 0; k < kGroup; ++k)
+          sum += (fifth[8 * (k / 4) + i / 2] >> (i % 2 * 4 + k % 4) & 1) * x[kGroup * t + k];
+        return 16 * sum;
+      });
+      sums[t] = add_int(sums[t], sixteens);
     }
   }
 

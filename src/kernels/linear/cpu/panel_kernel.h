@@ -7,6 +7,8 @@
 // Lanes offers F (kLanes floats), I (kLanes int32), kLanes, kFloatTile, kFloatPanels, kCodeTile and the operations used
 // below, and
 //   dot_u4<T>(codes, x, sums)          sums[t] = sum over a group of 32 of (4-bit code) * x[t][i]
+//   dot_u5<T>(codes, fifth, x, sums)   the same of 5-bit codes; fifth: the first of the group's 64 bits of each half,
+//   moved to the strip too
 //   dot_u8<T>(codes, x, offsets, sums) sums[t] = sum over half a group of 16 of (byte - 128) * x[t][i]; offsets[t] =
 //   -128 * sum of x[t]
 // where x is [T][32] and `codes` the first of the group's 64-byte pieces, moved to the strip of kLanes rows.
@@ -77,26 +79,66 @@ struct PanelKernel {
   static F load_weights(const float* p) { return Lanes::load(p); }
   static F load_weights(const uint16_t* p) { return Lanes::load_bf16(p); }
 
-  template <int T>
-  static void tile_u4(const PanelJob& job, int64_t first_x, int64_t panel, int strip) {
+  // A group of 4- or 5-bit codes of the strip: acc += scale * code * x + min * x.
+  template <int T, bool kFifth>
+  static void add_group(const std::byte* codes, int strip, F scale, F min, const int8_t* x, const float* scales_x,
+                        const float* sums_x, F* acc) {
+    I sums[T];
+    const auto* low = reinterpret_cast<const uint8_t*>(codes) + 4 * Lanes::kLanes * strip;
+    if constexpr (kFifth) {
+      const auto* fifth = reinterpret_cast<const uint8_t*>(codes) + kCodeBytes + Lanes::kLanes / 2 * strip;
+      Lanes::template dot_u5<T>(low, fifth, x, sums);
+    } else {
+      Lanes::template dot_u4<T>(low, x, sums);
+    }
+#pragma GCC unroll 16
+    for (int t = 0; t < T; ++t) {
+      acc[t] = Lanes::fma(Lanes::to_float(sums[t]), Lanes::mul(scale, Lanes::set1(scales_x[t])), acc[t]);
+      acc[t] = Lanes::fma(min, Lanes::set1(sums_x[t]), acc[t]);
+    }
+  }
+
+  template <int T, bool kFifth>
+  static void tile_u(const PanelJob& job, int64_t first_x, int64_t panel, int strip) {
+    constexpr int64_t kSize = kFifth ? kU5GroupBytes : kU4GroupBytes;
     const int64_t groups = job.in / kGroup;
-    const std::byte* w = job.panels + panel * groups * kU4GroupBytes;
+    const std::byte* w = job.panels + panel * groups * kSize;
     const int8_t* x = job.x.codes + first_x * job.in;
     const float* scales_x = job.x.scales + first_x * groups;
     const float* sums_x = job.x.sums + first_x * groups;
     F acc[T];
 #pragma GCC unroll 16
     for (F& a : acc) a = Lanes::zero();
-    for (int64_t g = 0; g < groups; ++g, w += kU4GroupBytes, x += T * kGroup, scales_x += T, sums_x += T) {
-      prefetch<kU4GroupBytes>(w);
-      I sums[T];
-      Lanes::template dot_u4<T>(reinterpret_cast<const uint8_t*>(w) + 64 + 4 * Lanes::kLanes * strip, x, sums);
+    for (int64_t g = 0; g < groups; ++g, w += kSize, x += T * kGroup, scales_x += T, sums_x += T) {
+      prefetch<kSize>(w);
       const auto* halves = reinterpret_cast<const uint16_t*>(w) + Lanes::kLanes * strip;
       const F scale = Lanes::load_f16(halves), min = Lanes::load_f16(halves + kPanelRows);
+      add_group<T, kFifth>(w + 64, strip, scale, min, x, scales_x, sums_x, acc);
+    }
+    store_tile<T, 1>(job, acc, first_x, panel * kPanelRows + Lanes::kLanes * strip);
+  }
+
+  template <int T, bool kFifth>
+  static void tile_k(const PanelJob& job, int64_t first_x, int64_t panel, int strip) {
+    constexpr int64_t kSize = kFifth ? kK5GroupBytes : kK4GroupBytes;
+    const int64_t groups = job.in / kGroup;
+    const std::byte* w = job.panels + panel * panel_bytes(kFifth ? PanelFormat::kK5 : PanelFormat::kK4, job.in);
+    const int8_t* x = job.x.codes + first_x * job.in;
+    const float* scales_x = job.x.scales + first_x * groups;
+    const float* sums_x = job.x.sums + first_x * groups;
+    F acc[T];
 #pragma GCC unroll 16
-      for (int t = 0; t < T; ++t) {
-        acc[t] = Lanes::fma(Lanes::to_float(sums[t]), Lanes::mul(scale, Lanes::set1(scales_x[t])), acc[t]);
-        acc[t] = Lanes::fma(min, Lanes::set1(sums_x[t]), acc[t]);
+    for (F& a : acc) a = Lanes::zero();
+    for (int64_t block = 0; block < job.in / kBlock; ++block) {
+      const auto* halves = reinterpret_cast<const uint16_t*>(w) + Lanes::kLanes * strip;
+      const F scale = Lanes::load_f16(halves), min = Lanes::load_f16(halves + kPanelRows);
+      w += 64;
+      for (int64_t g = 0; g < kBlock / kGroup; ++g, w += kSize, x += T * kGroup, scales_x += T, sums_x += T) {
+        prefetch<kSize>(w);
+        const auto* multiples = reinterpret_cast<const uint8_t*>(w) + Lanes::kLanes * strip;
+        const F of_group = Lanes::mul(scale, Lanes::load_u8(multiples)),
+                min_of_group = Lanes::mul(min, Lanes::load_u8(multiples + kPanelRows));
+        add_group<T, kFifth>(w + 32, strip, of_group, min_of_group, x, scales_x, sums_x, acc);
       }
     }
     store_tile<T, 1>(job, acc, first_x, panel * kPanelRows + Lanes::kLanes * strip);
@@ -168,7 +210,16 @@ struct PanelKernel {
     for (int strip = 0; strip < kStrips; ++strip) {
       switch (job.format) {
         case PanelFormat::kU4:
-          tile_u4<T>(job, first_x, panel, strip);
+          tile_u<T, false>(job, first_x, panel, strip);
+          break;
+        case PanelFormat::kU5:
+          tile_u<T, true>(job, first_x, panel, strip);
+          break;
+        case PanelFormat::kK4:
+          tile_k<T, false>(job, first_x, panel, strip);
+          break;
+        case PanelFormat::kK5:
+          tile_k<T, true>(job, first_x, panel, strip);
           break;
         case PanelFormat::kU8:
           tile_u8<T>(job, first_x, panel, strip);
