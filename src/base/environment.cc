@@ -47,6 +47,7 @@ constexpr std::array kTable = {
     VariableRow{"VLLM_ROCM_USE_AITER", kOption, "1=ROCM_AITER_FA;true=ROCM_AITER_FA;0=auto;false=auto",
                 "1 is --attention-backend ROCM_AITER_FA"},
     VariableRow{"VLLM_ROCM_USE_AITER_MHA", kAccepted, "", "no effect: the automatic backend is ROCM_AITER_FA too"},
+    VariableRow{"VLLM_SERVER_DEV_MODE", kOption, "", "1 is --server-dev-mode"},
     VariableRow{"VLLM_TARGET_DEVICE", kAccepted, "", "no effect"},
     VariableRow{"VLLM_USE_V1", kNoEffect, "", "there is one engine"},
     VariableRow{"VLLM_WORKER_MULTIPROC_METHOD", kAccepted, "", "everything runs in one process"},

@@ -1,10 +1,11 @@
-// --help and the docs page, both from the rows.
+// --help, the docs page and the values as JSON, all from the rows.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/option_json.h"
 #include "base/option_table.h"
 
 namespace quire {
@@ -79,6 +80,17 @@ std::string flag_list(const std::vector<std::string>& long_names, const std::vec
   }
   return out;
 }
+
+struct JsonOf {
+  std::string operator()(Unbound) const { return "null"; }
+  std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
+  std::string operator()(const std::string* v) const { return json_text(*v); }
+  std::string operator()(const std::vector<int>* v) const { return fmt::format("[{}]", fmt::join(*v, ",")); }
+  std::string operator()(const std::vector<std::string>* v) const { return json_text(*v); }
+  std::string operator()(const std::optional<int64_t>* v) const { return *v ? fmt::format("{}", **v) : "null"; }
+  std::string operator()(const std::optional<double>* v) const { return *v ? fmt::format("{}", **v) : "null"; }
+  std::string operator()(const auto* v) const { return fmt::format("{}", *v); }
+};
 
 }  // namespace
 
@@ -197,6 +209,19 @@ std::string OptionTable::markdown() const {
     if (!rows.empty()) out += fmt::format("\n## {}\n\n| flag | why |\n| --- | --- |\n{}", title, rows);
   }
   return out;
+}
+
+std::string OptionTable::values_json() const {
+  std::string out = "{";
+  for (const OptionRow& row : rows_) {
+    if (row.kind_ != OptionRow::Kind::kValue || std::holds_alternative<Unbound>(row.target_)) continue;
+    // "is on" reads better than what an inverted row's variable says.
+    const auto* const* flag = std::get_if<bool*>(&row.target_);
+    std::string value = flag != nullptr && row.inverted_ ? (**flag ? "false" : "true") : std::visit(JsonOf{}, row.target_);
+    if (row.secret_ && value != "[]" && value != R"("")") value = R"("***")";
+    fmt::format_to(std::back_inserter(out), "{}{}:{}", out.size() > 1 ? "," : "", json_text(row.name_), value);
+  }
+  return out + "}";
 }
 
 }  // namespace quire

@@ -16,6 +16,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/option_json.h"
 
 namespace quire {
 
@@ -28,6 +29,8 @@ OptionRow& OptionRow::human_readable() { return human_readable_ = true, *this; }
 OptionRow& OptionRow::json_list() { return json_list_ = true, *this; }
 OptionRow& OptionRow::value_name(std::string name) { return value_name_ = std::move(name), *this; }
 OptionRow& OptionRow::invert() { return inverted_ = true, *this; }
+OptionRow& OptionRow::json_object() { return json_object_ = true, *this; }
+OptionRow& OptionRow::secret() { return secret_ = true, *this; }
 
 OptionRow& OptionRow::word(std::string text, int64_t value) {
   if (default_ == std::to_string(value)) default_ = text;
@@ -85,14 +88,8 @@ bool is_list(const OptionTarget& target) {
 
 }  // namespace
 
-struct OptionTable::Use {
-  OptionRow* row;
-  bool negated;
-};
-
 struct OptionTable::Pending {
-  OptionRow* row;
-  bool negated;
+  Use use;
   std::string shown;
   std::vector<std::string> values;
 };
@@ -119,6 +116,12 @@ OptionRow& OptionTable::add_row(std::string name, OptionTarget target, std::stri
   return row;
 }
 
+OptionRow& OptionTable::row(std::string_view name) {
+  const std::optional<Use> use = find_long(name);
+  if (!use.has_value()) throw std::logic_error("no such option: " + std::string(name));
+  return *use->row;
+}
+
 void OptionTable::positional(std::string name) { positional_ = std::move(name); }
 
 OptionRow& OptionTable::ignored(std::string name, Values values, std::string why) {
@@ -130,8 +133,10 @@ OptionRow& OptionTable::ignored(std::string name, Values values, std::string why
   return row;
 }
 
-OptionRow& OptionTable::refused(std::string name, std::string why) {
-  OptionRow& row = add_row(std::move(name), Unbound{}, std::move(why));
+OptionRow& OptionTable::refused(std::string name, std::string why, Values values) {
+  OptionTarget target = Unbound{};
+  if (values == Values::kNone) target = &unused_switch_;
+  OptionRow& row = add_row(std::move(name), target, std::move(why));
   row.kind_ = OptionRow::Kind::kRefused;
   return row;
 }
@@ -145,7 +150,7 @@ std::vector<std::string> OptionTable::long_names(const OptionRow& row) const {
 std::optional<OptionTable::Use> OptionTable::find_long(std::string_view name) {
   for (OptionRow& row : rows_) {
     for (const std::string& own : long_names(row)) {
-      if (own == name) return Use{&row, false};
+      if (own == name) return Use{&row, false, {}};
     }
   }
   for (OptionRow& row : rows_) {
@@ -154,13 +159,16 @@ std::optional<OptionTable::Use> OptionTable::find_long(std::string_view name) {
       const bool twin =
           (own.starts_with("enable-") && name.starts_with("disable-") && own.substr(7) == name.substr(8)) ||
           (own.starts_with("disable-") && name.starts_with("enable-") && own.substr(8) == name.substr(7));
-      if (twin || (name.starts_with("no-") && own == name.substr(3))) return Use{&row, true};
+      if (twin || (name.starts_with("no-") && own == name.substr(3))) return Use{&row, true, {}};
     }
   }
-  // --compilation-config.mode 3: a key of a JSON option. None is read here, but some are known by name.
+  // --compilation-config.mode 3: a key of a JSON option, or of one that is known by name only.
   if (const size_t dot = name.find('.'); dot != std::string_view::npos) {
-    const std::optional<Use> use = find_long(name.substr(0, dot));
-    if (use.has_value() && use->row->kind_ != OptionRow::Kind::kValue) return use;
+    std::optional<Use> use = find_long(name.substr(0, dot));
+    if (use.has_value() && (use->row->json_object_ || use->row->kind_ != OptionRow::Kind::kValue)) {
+      use->key = name.substr(dot + 1);
+      return use;
+    }
   }
   return std::nullopt;
 }
@@ -168,7 +176,7 @@ std::optional<OptionTable::Use> OptionTable::find_long(std::string_view name) {
 std::optional<OptionTable::Use> OptionTable::find_short(std::string_view name) {
   for (OptionRow& row : rows_) {
     if (std::find(row.short_names_.begin(), row.short_names_.end(), name) != row.short_names_.end())
-      return Use{&row, false};
+      return Use{&row, false, {}};
   }
   return std::nullopt;
 }
@@ -215,7 +223,7 @@ void OptionTable::read_environment(ParsedOptions& parsed) {
     for (const std::string& variable : row.variables_) {
       const std::optional<std::string> value = environment_value(variable);
       if (!value.has_value()) continue;
-      assign(row, {*value}, fmt::format("--{} (from {})", row.name_, variable), false, parsed);
+      assign({&row, false, {}}, {*value}, fmt::format("--{} (from {})", row.name_, variable), parsed);
       break;
     }
   }
@@ -240,14 +248,13 @@ void OptionTable::read_file(const std::string& path, ParsedOptions& parsed) {
     for (const auto& entry : root) {
       const std::string key = normalized(entry.first.as<std::string>());
       const YAML::Node& node = entry.second;
-      const std::optional<Use> use = key == "config" || key == "help" ? std::nullopt : find_long(key);
+      std::optional<Use> use = key == "config" || key == "help" ? std::nullopt : find_long(key);
       if (!use.has_value()) {
         const std::string hint = nearest(key);
         throw refuse(
             fmt::format("unknown option '{}'{}", key, hint.empty() ? "" : fmt::format("; did you mean '{}'?", hint)));
       }
       const bool switches = is_switch(use->row->target_);
-      bool negated = use->negated;
       std::vector<std::string> values;
       if (node.IsNull()) continue;
       if (node.IsSequence()) {
@@ -255,16 +262,20 @@ void OptionTable::read_file(const std::string& path, ParsedOptions& parsed) {
       } else if (node.IsScalar() && switches) {
         if (!node.as<bool>()) {
           if (use->row->kind_ == OptionRow::Kind::kIgnored) continue;
-          negated = !negated;
+          use->negated = !use->negated;
         }
       } else if (node.IsScalar()) {
         if (node.Tag() != "!" && node.Scalar() == "false") continue;  // unquoted: the option is off
         values.push_back(node.Scalar());
+      } else if (use->row->json_object_) {
+        values.push_back(yaml_to_json(node));
       } else if (use->row->kind_ == OptionRow::Kind::kValue) {
         throw refuse(fmt::format("'{}' does not take a mapping", key));
       }
-      assign(*use->row, values, fmt::format("{}: {}", path, key), negated, parsed);
+      assign(*use, values, fmt::format("{}: {}", path, key), parsed);
     }
+  } catch (const std::invalid_argument& error) {
+    throw refuse(error.what());
   } catch (const YAML::Exception& error) {
     throw refuse(fmt::format("line {}: {}", error.mark.line + 1, error.msg));
   }
@@ -293,7 +304,7 @@ void OptionTable::read_arguments(std::span<const std::string> args, std::vector<
         throw invalid_argument(fmt::format("unexpected argument '{}'", token));
       }
       if (positionals++ == 0) {
-        out.push_back({positional, false, positional_, {token}});
+        out.push_back({{positional, false, {}}, positional_, {token}});
       } else {
         out.back().values.push_back(token);
       }
@@ -317,9 +328,9 @@ void OptionTable::read_arguments(std::span<const std::string> args, std::vector<
                                          hint.empty() ? "; --help lists them" : "; did you mean --" + hint + "?"),
                              name);
     }
-    Pending pending{use->row, use->negated, shown, {}};
+    Pending pending{*use, shown, {}};
     const OptionTarget& target = use->row->target_;
-    if (use->row->kind_ == OptionRow::Kind::kRefused)
+    if (use->row->kind_ == OptionRow::Kind::kRefused && !use->negated)
       throw invalid_argument(fmt::format("{}: {}", shown, use->row->help_), name);
     if (attached.has_value()) {
       pending.values.push_back(*attached);
@@ -338,13 +349,14 @@ void OptionTable::read_arguments(std::span<const std::string> args, std::vector<
 
   // A repeated option: the last one counts.
   for (size_t i = 0; i < out.size(); ++i) {
-    const auto same = [&](const Pending& p) { return p.row == out[i].row; };
+    const auto same = [&](const Pending& p) { return p.use.row == out[i].use.row && p.use.key == out[i].use.key; };
     const auto later = std::find_if(out.begin() + static_cast<ptrdiff_t>(i) + 1, out.end(), same);
-    if (later == out.end()) continue;
-    if (out[i].row->name_ == "config") throw invalid_argument("--config: may be given once", "config");
+    if (later == out.end() || out[i].use.key.ends_with('+')) continue;  // a list grows
+    if (out[i].use.row->name_ == "config") throw invalid_argument("--config: may be given once", "config");
     const bool warned = std::any_of(out.begin(), out.begin() + static_cast<ptrdiff_t>(i), same);
     if (!warned)
-      parsed.warnings.push_back(fmt::format("--{} is given more than once; the last one counts", out[i].row->name_));
+      parsed.warnings.push_back(fmt::format("{} is given more than once; the last one counts",
+                                            out[i].use.key.empty() ? "--" + out[i].use.row->name_ : out[i].shown));
   }
 }
 
@@ -358,12 +370,11 @@ ParsedOptions OptionTable::parse(std::span<const std::string> args) {
   }
   std::vector<Pending> pending;
   read_arguments(args, pending, parsed);
-  const auto assign_pending = [&](const Pending& p) { assign(*p.row, p.values, p.shown, p.negated, parsed); };
-  const auto is_config = [](const Pending& p) { return p.row->name_ == "config"; };
+  const auto is_config = [](const Pending& p) { return p.use.row->name_ == "config"; };
   read_environment(parsed);
   const auto config = std::find_if(pending.begin(), pending.end(), is_config);
   if (config != pending.end()) read_file(config->values.front(), parsed);
-  for (const Pending& p : pending) assign_pending(p);
+  for (const Pending& p : pending) assign(p.use, p.values, p.shown, parsed);
 
   // In the table's order, each once.
   std::vector<std::string> set;

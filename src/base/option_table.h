@@ -47,6 +47,8 @@ class OptionRow {
   OptionRow& value_name(std::string name);              // what --help calls the value
   OptionRow& only(std::string value, std::string why);  // any other value is refused with this reason
   OptionRow& invert();                                  // bool: the flag turns the variable off
+  OptionRow& json_object();                             // text: a JSON object, also by keys: --f.a.b 1, --f.a+=x,y
+  OptionRow& secret();                                  // its value is never shown
 
  private:
   friend class OptionTable;
@@ -57,7 +59,7 @@ class OptionRow {
   std::optional<std::pair<double, double>> range_;
   OptionTarget target_;
   Kind kind_ = Kind::kValue;
-  bool human_readable_ = false, json_list_ = false, inverted_ = false;
+  bool human_readable_ = false, json_list_ = false, inverted_ = false, json_object_ = false, secret_ = false;
 };
 
 // How many values an option without meaning swallows.
@@ -85,11 +87,13 @@ class OptionTable {
   OptionRow& add_unbound(std::string name, std::string help) {
     return add_row(std::move(name), Unbound{}, std::move(help));
   }
+  OptionRow& row(std::string_view name);  // throws std::logic_error if there is none
   // The row that words without a dash go to: one word, or all of them if its type is a list.
   void positional(std::string name);
   // Names of vLLM that are taken with one warning that says why they do nothing, or refused with a reason.
   OptionRow& ignored(std::string name, Values values, std::string why);
-  OptionRow& refused(std::string name, std::string why);
+  // A refused switch (Values::kNone) may still be turned off.
+  OptionRow& refused(std::string name, std::string why, Values values = Values::kOne);
 
   // Reads environment, --config file and args (without the program's and the command's name) into the bound variables.
   // Throws Error(kInvalidArgument), one line naming flag, value and limit, or the unknown flag and its nearest name.
@@ -99,9 +103,14 @@ class OptionTable {
   std::string help(
       std::string_view word) const;  // the group of that name, else the rows whose name or help has the word
   std::string markdown() const;      // the same as a docs page
+  std::string values_json() const;   // what the bound variables hold: {"port": 8000, ...}; secrets as "***"
 
  private:
-  struct Use;      // a row as a flag names it
+  struct Use {  // a row as a flag names it
+    OptionRow* row;
+    bool negated;
+    std::string key;  // "a.b" of --row.a.b, of a JSON option
+  };
   struct Pending;  // values of a row from one source
   OptionRow& add_row(std::string name, OptionTarget target, std::string help);
   std::optional<Use> find_long(std::string_view name);
@@ -115,7 +124,7 @@ class OptionTable {
   void read_environment(ParsedOptions& parsed);
   void read_file(const std::string& path, ParsedOptions& parsed);
   void read_arguments(std::span<const std::string> args, std::vector<Pending>& out, ParsedOptions& parsed);
-  void assign(OptionRow& row, const std::vector<std::string>& values, std::string_view shown_name, bool negated,
+  void assign(const Use& use, const std::vector<std::string>& values, std::string_view shown_name,
               ParsedOptions& parsed);
 
   std::string command_, summary_, group_, positional_, config_file_;

@@ -7,10 +7,12 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 #include "base/error.h"
+#include "base/option_json.h"
 #include "base/option_table.h"
 
 namespace quire {
@@ -133,6 +135,24 @@ class ValueParser {
     return values.front();
   }
 
+  std::string json_object(const std::string& text) {
+    current = text;
+    try {
+      return json_object_text(text);
+    } catch (const std::invalid_argument& error) {
+      throw Refusal{error.what()};
+    }
+  }
+
+  std::string json_with(const std::string& object, std::string_view key, const std::string& text) {
+    current = text;
+    try {
+      return json_with_key(object, key, text);
+    } catch (const std::invalid_argument& error) {
+      throw Refusal{error.what()};
+    }
+  }
+
   // A JSON array of strings is a YAML one.
   std::vector<std::string> json_list(const std::string& text) {
     current = text;
@@ -154,9 +174,12 @@ int64_t parse_human_readable(std::string_view text, std::string_view flag) {
   }
 }
 
-void OptionTable::assign(OptionRow& row, const std::vector<std::string>& values, std::string_view shown_name,
-                         bool negated, ParsedOptions& parsed) {
+void OptionTable::assign(const Use& use, const std::vector<std::string>& values, std::string_view shown_name,
+                         ParsedOptions& parsed) {
   using Kind = OptionRow::Kind;
+  OptionRow& row = *use.row;
+  const bool negated = use.negated;
+  if (row.kind_ == Kind::kRefused && negated) return;  // off, which it is
   if (row.kind_ == Kind::kRefused) throw invalid_argument(fmt::format("{}: {}", shown_name, row.help_), row.name_);
   if (row.kind_ == Kind::kIgnored) {
     const std::string warning = fmt::format("{} has no effect here: {}", shown_name, row.help_);
@@ -173,7 +196,10 @@ void OptionTable::assign(OptionRow& row, const std::vector<std::string>& values,
       const bool on = values.empty() || parser.boolean(parser.single(values));
       *target = (on != negated) != row.inverted_;
     } else if constexpr (std::is_same_v<T, std::string*>) {
-      *target = parser.text(parser.single(values));
+      const std::string& text = parser.text(parser.single(values));
+      *target = !row.json_object_   ? text
+                : use.key.empty() ? parser.json_object(text)
+                                    : parser.json_with(*target, use.key, text);
     } else if constexpr (std::is_same_v<T, double*> || std::is_same_v<T, std::optional<double>*>) {
       *target = parser.real(parser.single(values));
     } else if constexpr (std::is_same_v<T, std::optional<int64_t>*>) {

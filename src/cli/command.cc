@@ -29,12 +29,15 @@ bool parse_options(OptionTable& table, Arguments args, LogLevel default_level, P
       .choices({"debug", "info", "warning", "error", "critical"})
       .env("QUIRE_LOG_LEVEL")
       .env("VLLM_LOGGING_LEVEL");
+  std::string format = "text";
+  table.add("log-format", format, "form of the lines: text, or a JSON object in each").choices({"text", "json"});
   parsed = table.parse(args);
   if (!parsed.help.empty()) {
     print(parsed.help);
     return false;
   }
   set_log_level(level_of(level, default_level));
+  set_log_format(format == "json" ? LogFormat::kJson : LogFormat::kText);
   for (const std::string& warning : parsed.warnings) log_warning(warning);
   for (const std::string& warning : environment_warnings(environ)) log_warning(warning);
   return true;

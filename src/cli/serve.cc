@@ -20,7 +20,15 @@ void add_listen_options(OptionTable& table, ServerConfig& config) {
   table.add("api-key", config.api_keys, "keys; clients must send one of them")
       .env("QUIRE_API_KEY")
       .env("VLLM_API_KEY")
-      .value_name("KEY [KEY ...]");
+      .value_name("KEY [KEY ...]")
+      .secret();
+  table.add("metrics-without-api-key", config.metrics_without_api_key, "/metrics needs no key");
+  table
+      .add("allowed-hosts", config.allowed_hosts,
+           "names that requests may be addressed to (Host header); *: any. Without it a server on a loopback address "
+           "takes localhost and loopback addresses only, and others take any")
+      .json_list()
+      .value_name("NAME [NAME ...]");
   table.add("allowed-origins", config.allowed_origins, "origins of pages that may call this server (CORS); * = all")
       .json_list();
   table.add("allowed-methods", config.allowed_methods, "methods that such pages may use").json_list();
@@ -31,6 +39,25 @@ void add_listen_options(OptionTable& table, ServerConfig& config) {
            "seconds that running requests get at SIGTERM; 0: they are aborted")
       .range(0, kMaxSeconds);
   table.add("io-threads", config.io_threads, "threads for HTTP").range(1, 256);
+  table
+      .add("server-dev-mode", config.server_dev_mode,
+           "endpoints for development: GET /server_info, POST /reset_prefix_cache")
+      .env("VLLM_SERVER_DEV_MODE");
+}
+
+void add_tls_options(OptionTable& table, ServerConfig& config) {
+  table.group("TLS");
+  table.add("ssl-keyfile", config.ssl_keyfile, "private key (PEM)").value_name("FILE");
+  table.add("ssl-certfile", config.ssl_certfile, "certificate and those that lead to its root (PEM)")
+      .value_name("FILE");
+  table.add("ssl-ca-certs", config.ssl_ca_certs, "certificates that clients' ones must be signed by (PEM)")
+      .value_name("FILE");
+  table
+      .add("ssl-cert-reqs", config.ssl_cert_reqs,
+           "0: no certificate of the client is asked for; 1: one that is sent must be good; 2: one must be sent")
+      .range(0, 2);
+  table.add("ssl-ciphers", config.ssl_ciphers, "ciphers of TLS 1.2 in OpenSSL's words").value_name("LIST");
+  table.add("enable-ssl-refresh", config.enable_ssl_refresh, "read the files again when they have changed");
 }
 
 void add_limit_options(OptionTable& table, ServerConfig& config) {
@@ -72,6 +99,7 @@ void add_api_options(OptionTable& table, ServerConfig& config) {
   table
       .add("default-chat-template-kwargs", config.default_chat_template_kwargs,
            "JSON object of template variables; a request's own win")
+      .json_object()
       .value_name("JSON");
   table
       .add(
@@ -94,37 +122,40 @@ void add_log_options(OptionTable& table, ServerConfig& config) {
       .value_name("PATH[,PATH ...]");
 }
 
+// Flags of vLLM for what is not here, or is here without asking.
 void add_vllm_names(OptionTable& table) {
   using enum Values;
   table.group("Without effect");
   for (const auto& [name, values, why] : std::initializer_list<std::tuple<const char*, Values, const char*>>{
            {"uvicorn-log-level", kOne, "use --log-level"},
-           {"api-server-count", kOne, "one process; --io-threads sets its HTTP threads"},
            {"disable-fastapi-docs", kNone, "there are no such pages"},
            {"enable-offline-docs", kNone, "there are no such pages"},
            {"log-error-stack", kNone, "errors have no stack traces"},
            {"disable-frontend-multiprocessing", kNone, "there is one process"},
            {"enable-log-deltas", kNone, "answers are not logged"},
            {"exclude-tools-when-tool-choice-none", kNone, "the template decides"},
+           {"tool-strict-level", kOne, "tool calls are not parsed"},
+           {"enable-reasoning", kNone, "reasoning stays part of the text"},
            {"fingerprint-mode", kOne, "the fingerprint is fixed"},
            {"fingerprint-value", kOne, "the fingerprint is fixed"}}) {
     table.ignored(name, values, why);
   }
+  table.ignored("api-server-count", kOne, "one process; --io-threads sets its HTTP threads").short_name("asc");
   table.group("Refused");
-  for (const auto& [name, why] :
-       std::initializer_list<std::pair<const char*, const char*>>{{"ssl-keyfile", "no TLS here; put a proxy in front"},
-                                                                  {"ssl-certfile", "no TLS here; put a proxy in front"},
-                                                                  {"ssl-ca-certs", "no TLS here; put a proxy in front"},
-                                                                  {"middleware", "there is no Python to load"},
-                                                                  {"headless", "not supported"},
-                                                                  {"grpc", "not supported"},
-                                                                  {"enable-log-outputs", "answers are not logged"},
-                                                                  {"enable-auto-tool-choice", "not supported"},
-                                                                  {"tool-call-parser", "not supported"},
-                                                                  {"tool-server", "not supported"},
-                                                                  {"enable-per-request-metrics", "not supported"},
-                                                                  {"logging-config", "use --log-level"}}) {
-    table.refused(name, why);
+  for (const auto& [name, values, why] : std::initializer_list<std::tuple<const char*, Values, const char*>>{
+           {"middleware", kOne, "there is no Python to load"},
+           {"headless", kNone, "not supported"},
+           {"grpc", kNone, "not supported"},
+           {"grpc-port", kOne, "not supported"},
+           {"enable-log-outputs", kNone, "answers are not logged"},
+           {"enable-auto-tool-choice", kNone, "not supported"},
+           {"tool-call-parser", kOne, "not supported"},
+           {"tool-parser-plugin", kOne, "there is no Python to load"},
+           {"tool-server", kOne, "not supported"},
+           {"reasoning-effort-map", kOne, "the template gets a request's effort as it is"},
+           {"enable-per-request-metrics", kNone, "not supported"},
+           {"logging-config", kOne, "use --log-level and --log-format"}}) {
+    table.refused(name, why, values);
   }
 }
 
@@ -147,7 +178,9 @@ int serve_command(Arguments args) {
   ServerConfig server;
   OptionTable table("quire serve", "Serve a model over HTTP, in the shape of the OpenAI API.");
   add_listen_options(table, server);
+  add_tls_options(table, server);
   add_engine_options(table, engine);
+  table.row("quantization").short_name("q");
   add_api_options(table, server);
   add_limit_options(table, server);
   add_log_options(table, server);
@@ -160,6 +193,10 @@ int serve_command(Arguments args) {
   if (!server.root_path.empty() && server.root_path.front() != '/') {
     throw invalid_argument("--root-path " + server.root_path + ": must begin with /", "root-path");
   }
+  if (server.ssl_keyfile.empty() != server.ssl_certfile.empty()) {
+    throw invalid_argument("--ssl-keyfile, --ssl-certfile: one needs the other", "ssl-certfile");
+  }
+  server.options_json = table.values_json();
   return run_server(engine, server);
 }
 

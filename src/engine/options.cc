@@ -132,7 +132,8 @@ void add_device_options(OptionTable& table, EngineConfig& config) {
   for (const auto& [name, short_name] :
        {std::pair("tensor-parallel-size", "tp"), std::pair("pipeline-parallel-size", "pp"),
         std::pair("data-parallel-size", "dp"), std::pair("decode-context-parallel-size", "dcp"),
-        std::pair("prefill-context-parallel-size", "pcp"), std::pair("nnodes", "n")}) {
+        std::pair("prefill-context-parallel-size", "pcp"), std::pair("data-parallel-size-local", "dpl"),
+        std::pair("nnodes", "n")}) {
     table.add_unbound(name, "only 1").short_name(short_name).only("1", one_process).value_name("1");
   }
 }
@@ -147,6 +148,12 @@ void add_ignored_options(OptionTable& table) {
   using enum Values;
   static constexpr Row kRows[] = {
       {"trust-remote-code", kNone, "no code of a model is ever run"},
+      {"hf-token", kOne, "nothing is downloaded"},
+      {"model-loader-extra-config", kOne, "there are no loaders to configure"},
+      {"limit-mm-per-prompt", kOne, "models take text only"},
+      {"allowed-local-media-path", kOne, "models take text only"},
+      {"mm-processor-cache-gb", kOne, "models take text only"},
+      {"language-model-only", kNone, "models take text only"},
       {"swap-space", kOne, "preempted requests are recomputed, not swapped"},
       {"preemption-mode", kOne, "preempted requests are recomputed"},
       {"max-parallel-loading-workers", kOne, "weights are read in parallel already"},
@@ -158,6 +165,9 @@ void add_ignored_options(OptionTable& table) {
       {"safetensors-load-strategy", kOne, "files are mapped into memory"},
       {"ignore-patterns", kMany, "only files that the model names are read"},
       {"async-scheduling", kNone, "steps overlap where the device allows it"},
+      {"long-prefill-token-threshold-adaptive", kNone, "a long prompt takes what the step has left"},
+      {"watermark", kOne, "blocks are given as long as there are any"},
+      {"prefill-schedule-interval", kOne, "prompts join every step"},
       {"long-prefill-token-threshold", kOne, "a long prompt takes what the step has left"},
       {"max-num-partial-prefills", kOne, "any number of prompts may be in chunks"},
       {"max-long-partial-prefills", kOne, "any number of prompts may be in chunks"},
@@ -175,7 +185,24 @@ void add_ignored_options(OptionTable& table) {
       {"performance-mode", kOne, "set --max-num-seqs and --max-num-batched-tokens"},
       {"disable-custom-all-reduce", kNone, "there is one device"},
       {"distributed-executor-backend", kOne, "there is one process"},
+      {"data-parallel-address", kOne, "there is one process"},
+      {"data-parallel-rpc-port", kOne, "there is one process"},
+      {"data-parallel-backend", kOne, "there is one process"},
+      {"data-parallel-rank", kOne, "there is one process"},
+      {"data-parallel-start-rank", kOne, "there is one process"},
+      {"data-parallel-hybrid-lb", kNone, "there is one process"},
+      {"data-parallel-external-lb", kNone, "there is one process"},
+      {"data-parallel-multi-port-external-lb", kNone, "there is one process"},
       {"node-rank", kOne, "there is one process"},
+      {"all2all-backend", kOne, "there is one process"},
+      {"eplb-config", kOne, "experts are not moved"},
+      {"offload-backend", kOne, "nothing is offloaded"},
+      {"kv-offloading-backend", kOne, "nothing is offloaded"},
+      {"max-loras", kOne, "there are no adapters"},
+      {"max-lora-rank", kOne, "there are no adapters"},
+      {"max-cpu-loras", kOne, "there are no adapters"},
+      {"lora-dtype", kOne, "there are no adapters"},
+      {"custom-histogram-buckets", kOne, "the buckets are fixed"},
       {"master-addr", kOne, "there is one process"},
       {"master-port", kOne, "there is one process"},
       {"moe-backend", kOne, "kernels are chosen by the processor"},
@@ -193,8 +220,15 @@ void add_ignored_options(OptionTable& table) {
   table.group("Without effect");
   for (const Row& row : kRows) {
     OptionRow& added = table.ignored(row.name, row.values, row.why);
-    if (std::string_view(row.name) == "optimization-level") added.short_name("O");
-    if (std::string_view(row.name) == "compilation-config") added.short_name("cc");
+    for (const auto& [name, short_name] :
+         {std::pair("optimization-level", "O"), std::pair("compilation-config", "cc"), std::pair("node-rank", "r"),
+          std::pair("data-parallel-address", "dpa"), std::pair("data-parallel-rpc-port", "dpp"),
+          std::pair("data-parallel-backend", "dpb"), std::pair("data-parallel-rank", "dpn"),
+          std::pair("data-parallel-start-rank", "dpr"), std::pair("data-parallel-hybrid-lb", "dph"),
+          std::pair("data-parallel-external-lb", "dpe"),
+          std::pair("data-parallel-multi-port-external-lb", "dpm")}) {
+      if (std::string_view(row.name) == name) added.short_name(short_name);
+    }
   }
 }
 
@@ -203,7 +237,10 @@ void add_refused_options(OptionTable& table) {
   struct Row {
     const char* name;
     const char* why;
+    Values values = Values::kOne;
+    const char* short_name = nullptr;
   };
+  using enum Values;
   static constexpr Row kRows[] = {
       {"revision", "pass the folder of that revision as the model"},
       {"code-revision", "no code of a model is ever run"},
@@ -213,35 +250,39 @@ void add_refused_options(OptionTable& table) {
       {"rope-scaling", "edit config.json"},
       {"rope-theta", "edit config.json"},
       {"override-generation-config", "edit generation_config.json, or send the values with each request"},
-      {"skip-tokenizer-init", "a tokenizer is always loaded where the model has one"},
+      {"skip-tokenizer-init", "a tokenizer is always loaded where the model has one", kNone},
       {"logits-processors", "not supported"},
-      {"enable-prompt-embeds", "not supported"},
-      {"enable-sleep-mode", "not supported"},
-      {"limit-mm-per-prompt", "models take text only"},
-      {"cpu-offload-gb", "weights are in the memory of the CPU"},
-      {"kv-offloading-size", "the cache is in the memory of the CPU"},
+      {"enable-prompt-embeds", "not supported", kNone},
+      {"enable-sleep-mode", "not supported", kNone},
       {"kv-transfer-config", "not supported"},
       {"kv-events-config", "not supported"},
       {"kv-cache-dtype-skip-layers", "all layers have one type"},
       {"max-num-active-seqs", "use --max-num-seqs"},
       {"max-num-queued-tokens", "use --max-num-queued-reqs"},
       {"kv-cache-memory", "use --kv-cache-memory-bytes"},
-      {"attention-config", "use --attention-backend"},
+      {"attention-config", "use --attention-backend", kOne, "ac"},
       {"device-ids", "use --numa-bind-cpus"},
-      {"enable-expert-parallel", "not supported"},
-      {"speculative-config", "not supported"},
+      {"enable-expert-parallel", "not supported", kNone, "ep"},
+      {"enable-eplb", "not supported", kNone},
+      {"speculative-config", "not supported", kOne, "sc"},
       {"spec-method", "not supported"},
+      {"spec-model", "not supported"},
+      {"spec-tokens", "not supported"},
       {"structured-outputs-config", "not supported"},
       {"reasoning-parser", "not supported"},
-      {"enable-lora", "not supported"},
+      {"enable-lora", "not supported", kNone},
       {"lora-modules", "not supported"},
       {"profiler-config", "not supported; use perf"},
       {"otlp-traces-endpoint", "not supported"},
   };
   table.group("Refused");
   for (const Row& row : kRows) {
-    table.refused(row.name, row.why);
+    OptionRow& added = table.refused(row.name, row.why, row.values);
+    if (row.short_name != nullptr) added.short_name(row.short_name);
   }
+  // Off is what they are.
+  for (const char* name : {"cpu-offload-gb", "kv-offloading-size"})
+    table.add_unbound(name, "only 0").only("0", "must be 0: weights and cache stay where they are computed with").value_name("0");
 }
 
 }  // namespace

@@ -1,14 +1,17 @@
 #include "server/app.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "engine/stats.h"
 #include "server/api.h"
+#include "server/dev_routes.h"
 #include "server/json_errors.h"
 
 namespace quire {
@@ -40,7 +43,24 @@ HttpResponse json_response(std::string body) {
 
 HttpResponse plain_status(int status) { return error_response(status, status_phrase(status), status_phrase(status)); }
 
-// An exchange whose answers get more headers.
+// "Example.com:8000", "example.com.", "[::1]:8000" without what is not the name or address.
+std::string_view bare_host(std::string_view host) {
+  if (host.starts_with('[')) return host.substr(1, std::min(host.find(']'), host.size()) - 1);
+  if (std::ranges::count(host, ':') == 1) host = host.substr(0, host.find(':'));
+  if (host.ends_with('.')) host.remove_suffix(1);
+  return host;
+}
+
+bool is_loopback(std::string_view host) {
+  if (equal_ignoring_case(host, "localhost")) return true;
+  in_addr v4{};
+  in6_addr v6{};
+  const std::string text(host.substr(0, 64));
+  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  return inet_pton(AF_INET6, text.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+// An exchange whose answers get more headers, where they don't have them already.
 class WithHeaders : public HttpExchange {
  public:
   WithHeaders(std::shared_ptr<HttpExchange> inner, HttpHeaders headers)
@@ -56,7 +76,12 @@ class WithHeaders : public HttpExchange {
 
  private:
   HttpResponse add(HttpResponse response) const {
-    response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
+    const size_t own = response.headers.size();
+    for (const auto& header : headers_) {
+      const bool there = std::any_of(response.headers.begin(), response.headers.begin() + static_cast<ptrdiff_t>(own),
+                                     [&](const auto& known) { return equal_ignoring_case(known.first, header.first); });
+      if (!there) response.headers.push_back(header);
+    }
     return response;
   }
   std::shared_ptr<HttpExchange> inner_;
@@ -82,8 +107,23 @@ bool KeyCheck::accepts(std::string_view authorization) const {
   return found != 0;
 }
 
+HostCheck::HostCheck(const ServerConfig& config) : any_(!config.uds.empty()), names_(config.allowed_hosts) {
+  for (std::string& name : names_) name = bare_host(name);
+  if (names_.empty() && !is_loopback(bare_host(config.host))) any_ = true;
+  if (std::ranges::find(names_, "*") != names_.end()) any_ = true;
+}
+
+bool HostCheck::accepts(std::string_view host) const {
+  if (any_ || host.empty()) return true;
+  const std::string_view name = bare_host(host);
+  return is_loopback(name) ||
+         std::ranges::any_of(names_, [&](const std::string& known) { return equal_ignoring_case(known, name); });
+}
+
 Router::Router(const ServerConfig& config, std::vector<Route> routes)
-    : config_(config), keys_(config.api_keys), routes_(std::move(routes)) {
+    : config_(config), hosts_(config), keys_(config.api_keys), routes_(std::move(routes)) {
+  std::random_device device;
+  next_id_ = uint64_t{device()} << 32;
   while (!config_.root_path.empty() && config_.root_path.back() == '/') config_.root_path.pop_back();
 }
 
@@ -121,7 +161,6 @@ HttpResponse Router::preflight(const HttpRequest& request) const {
       rest.remove_prefix(std::min(comma + 1, rest.size()));
     }
   }
-  response.headers = cors_headers(request);
   if (!refused.empty()) {
     response.status = 400;
     response.body = "Disallowed CORS " + refused.substr(0, refused.size() - 2);
@@ -138,17 +177,40 @@ HttpResponse Router::preflight(const HttpRequest& request) const {
   return response;
 }
 
+HttpHeaders Router::extra_headers(const HttpRequest& request) const {
+  HttpHeaders headers = cors_headers(request);
+  if (config_.enable_request_id_headers) {
+    constexpr size_t kMaxId = 128;
+    const std::string_view sent = request.header("x-request-id");
+    headers.emplace_back("X-Request-Id", !sent.empty() && sent.size() <= kMaxId ? std::string(sent)
+                                                                                : fmt::format("{:032x}", next_id_++));
+  }
+  return headers;
+}
+
 void Router::operator()(std::shared_ptr<HttpExchange> exchange) const {
   const HttpRequest& request = exchange->request();
-  if (!config_.allowed_origins.empty() && !request.header("origin").empty()) {
-    if (request.method == "OPTIONS" && !request.header("access-control-request-method").empty()) {
-      exchange->respond(preflight(request));
-      return;
-    }
-    if (HttpHeaders headers = cors_headers(request); !headers.empty()) {
-      exchange = std::make_shared<WithHeaders>(std::move(exchange), std::move(headers));
-    }
+  if (HttpHeaders headers = extra_headers(request); !headers.empty()) {
+    exchange = std::make_shared<WithHeaders>(std::move(exchange), std::move(headers));
   }
+  if (const std::string_view host = request.header("host"); !hosts_.accepts(host)) {
+    exchange->respond(error_response(
+        403, "Forbidden",
+        fmt::format("this server is not to be called '{}'; --allowed-hosts adds names", host.substr(0, 256))));
+    return;
+  }
+  const bool preflight_request = request.method == "OPTIONS" && !config_.allowed_origins.empty() &&
+                                 !request.header("origin").empty() &&
+                                 !request.header("access-control-request-method").empty();
+  if (preflight_request) {
+    exchange->respond(preflight(request));
+    return;
+  }
+  route(exchange);
+}
+
+void Router::route(const std::shared_ptr<HttpExchange>& exchange) const {
+  const HttpRequest& request = exchange->request();
   if (request.method == "TRACE" || request.method == "CONNECT") {
     exchange->respond(plain_status(501));
     return;
@@ -158,8 +220,8 @@ void Router::operator()(std::shared_ptr<HttpExchange> exchange) const {
       (path.size() == config_.root_path.size() || path[config_.root_path.size()] == '/')) {
     path.remove_prefix(config_.root_path.size());
   }
-  const auto route = std::ranges::find_if(routes_, [&](const Route& r) { return r.path == path; });
-  const bool free = (route != routes_.end() && route->open) || request.method == "OPTIONS";
+  const auto found = std::ranges::find_if(routes_, [&](const Route& r) { return r.path == path; });
+  const bool free = (found != routes_.end() && found->open) || request.method == "OPTIONS";
   if (!free && !keys_.accepts(request.header("authorization"))) {
     HttpResponse response = json_response(R"({"error":"Unauthorized"})");
     response.status = 401;
@@ -167,19 +229,19 @@ void Router::operator()(std::shared_ptr<HttpExchange> exchange) const {
     exchange->respond(std::move(response));
     return;
   }
-  if (route == routes_.end()) {
+  if (found == routes_.end()) {
     exchange->respond(plain_status(404));
     return;
   }
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
-  if (std::ranges::find(route->methods, method) == route->methods.end()) {
+  if (std::ranges::find(found->methods, method) == found->methods.end()) {
     HttpResponse response = plain_status(405);
-    response.headers.emplace_back("Allow", join(route->methods));
+    response.headers.emplace_back("Allow", join(found->methods));
     exchange->respond(std::move(response));
     return;
   }
   try {
-    route->handle(exchange);
+    found->handle(exchange);
   } catch (const Error& error) {
     exchange->respond(error_response(error));
   }
@@ -220,7 +282,8 @@ std::vector<Route> api_routes(Api& api) {
          response.content_type = "text/plain; version=0.0.4; charset=utf-8";
          response.body = api.engine.metrics().render();
          exchange->respond(std::move(response));
-       }},
+       },
+       api.config.metrics_without_api_key},
       {{"GET"}, "/v1/models", [&api](Exchange exchange) { exchange->respond(models_response(api)); }},
       post("/v1/completions", handle_completion),
       post("/v1/chat/completions", handle_chat),
@@ -231,6 +294,7 @@ std::vector<Route> api_routes(Api& api) {
     routes.push_back(
         {{"GET"}, "/tokenizer_info", [&api](Exchange exchange) { exchange->respond(tokenizer_info_response(api)); }});
   }
+  if (api.config.server_dev_mode) append_dev_routes(api, routes);
   return routes;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// The application behind the HTTP server: cross-origin rules, keys, routes.
+// The application behind the HTTP server: host names, cross-origin rules, keys, routes.
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,6 +26,19 @@ class KeyCheck {
   std::vector<std::array<unsigned char, 32>> digests_;
 };
 
+// Whether a request may be addressed to a name, so that a web page can't reach the server under a name of its own that
+// resolves to it (DNS rebinding). ServerConfig::allowed_hosts says when.
+class HostCheck {
+ public:
+  explicit HostCheck(const ServerConfig& config);
+  // The Host header's value; one that is empty (HTTP/1.0) is accepted.
+  bool accepts(std::string_view host) const;
+
+ private:
+  bool any_;
+  std::vector<std::string> names_;
+};
+
 struct Route {
   std::vector<std::string> methods;
   std::string path;
@@ -32,7 +46,7 @@ struct Route {
   bool open = false;  // no key needed
 };
 
-// Routes requests; also answers preflights, unknown paths and wrong methods, and adds CORS headers to what a route
+// Routes requests; also checks host and key, answers preflights, unknown paths and wrong methods, and adds CORS headers to what a route
 // answers.
 class Router {
  public:
@@ -42,12 +56,16 @@ class Router {
 
  private:
   bool origin_allowed(std::string_view origin) const;
+  void route(const std::shared_ptr<HttpExchange>& exchange) const;
+  HttpHeaders extra_headers(const HttpRequest& request) const;
   HttpHeaders cors_headers(const HttpRequest& request) const;
   HttpResponse preflight(const HttpRequest& request) const;
 
   ServerConfig config_;
+  HostCheck hosts_;
   KeyCheck keys_;
   std::vector<Route> routes_;
+  mutable std::atomic<uint64_t> next_id_;  // of requests that bring none
 };
 
 std::vector<Route> api_routes(Api& api);

@@ -50,6 +50,19 @@ struct ServerConfig {
   std::string chat_template_content_format = "auto";  // or string, openai
 
   int32_t io_threads = 2;
+
+  // TLS; both files or none. cert_reqs as in Python's ssl: 0 = no certificate of the client is asked for, 1 = one that
+  // is sent must be good, 2 = one must be sent.
+  std::string ssl_keyfile, ssl_certfile, ssl_ca_certs, ssl_ciphers;
+  int32_t ssl_cert_reqs = 0;
+  bool enable_ssl_refresh = false;  // read the files again when they have changed
+
+  // Names (without port) that requests may be addressed to, "*" = any. Empty: any, but on a loopback address only
+  // those of this host, so that no web page can reach the server by a name of its own (DNS rebinding).
+  std::vector<std::string> allowed_hosts;
+  bool metrics_without_api_key = false;
+  bool server_dev_mode = false;  // /server_info, /reset_prefix_cache
+  std::string options_json;      // all options as they were started with, for /server_info
 };
 
 }  // namespace quire

@@ -57,7 +57,7 @@ void append_header(std::string& out, std::string_view name, std::string_view val
 char* InputBuffer::prepare(size_t bytes) {
   if (begin_ == end_) {
     begin_ = end_ = 0;
-    if (data_.size() > 4 * kIdleRead && bytes <= kIdleRead) data_ = {};  // an idle connection keeps no large buffer
+    if (data_.size() > kIdleRead && bytes <= kIdleRead) data_ = {};  // an idle connection keeps no large buffer
   }
   if (data_.size() - end_ < bytes && begin_ > 0) {
     std::copy(data_.begin() + static_cast<std::ptrdiff_t>(begin_), data_.begin() + static_cast<std::ptrdiff_t>(end_),
@@ -86,7 +86,7 @@ class HttpConnection::Exchange : public HttpExchange {
         connection->abort();
       }
     };
-    asio::post(connection_->socket_.get_executor(), std::move(give_up));
+    asio::post(connection_->stream_.get_executor(), std::move(give_up));
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -120,9 +120,9 @@ class HttpConnection::Exchange : public HttpExchange {
       connection->disconnect_ = std::move(callback);
       if (connection->input_end_ || connection->broken_) connection->fire_disconnect();
     };
-    asio::dispatch(connection_->socket_.get_executor(), std::move(work));
+    asio::dispatch(connection_->stream_.get_executor(), std::move(work));
   }
-  void post(std::function<void()> work) override { asio::post(connection_->socket_.get_executor(), std::move(work)); }
+  void post(std::function<void()> work) override { asio::post(connection_->stream_.get_executor(), std::move(work)); }
 
  private:
   bool current() const {
@@ -130,7 +130,7 @@ class HttpConnection::Exchange : public HttpExchange {
   }
   template <typename Work>
   void on_thread(Work work) {
-    asio::dispatch(connection_->socket_.get_executor(),
+    asio::dispatch(connection_->stream_.get_executor(),
                    [connection = connection_, serial = serial_, work = std::move(work)]() mutable {
                      if (connection->serial_ == serial && !connection->answer_done_ && !connection->broken_)
                        work(*connection);
@@ -143,12 +143,12 @@ class HttpConnection::Exchange : public HttpExchange {
 };
 
 HttpConnection::HttpConnection(std::shared_ptr<HttpServerState> state, HttpLoop& loop, HttpSocket socket,
-                               std::string peer)
+                               const TlsSettings& tls, std::string peer)
     : state_(std::move(state)),
       loop_(loop),
-      socket_(std::move(socket)),
+      stream_(std::move(socket), tls),
       peer_(std::move(peer)),
-      wake_(socket_.get_executor()) {
+      wake_(stream_.get_executor()) {
   ++state_->connections;
   loop_.connections.insert(this);
 }
@@ -160,7 +160,7 @@ HttpConnection::~HttpConnection() {
 
 void HttpConnection::start() {
   asio::co_spawn(
-      socket_.get_executor(), [self = shared_from_this()] { return self->run(); }, asio::detached);
+      stream_.get_executor(), [self = shared_from_this()] { return self->run(); }, asio::detached);
 }
 
 void HttpConnection::drain() {
@@ -176,7 +176,7 @@ void HttpConnection::abort() {
   broken_ = true;
   fire_disconnect();
   error_code ignored;
-  socket_.close(ignored);
+  stream_.socket().close(ignored);
   notify();
 }
 
@@ -196,7 +196,7 @@ void HttpConnection::start_read() {
   reading_ = true;
   const size_t bytes = body_in_progress_ ? kBodyRead : kIdleRead;
   char* const room = input_.prepare(bytes);
-  socket_.async_read_some(asio::buffer(room, bytes), [self = shared_from_this()](error_code error, size_t count) {
+  stream_.read_some(asio::buffer(room, bytes), [self = shared_from_this()](error_code error, size_t count) {
     self->reading_ = false;
     if (error) {
       self->on_input_end(error != asio::error::eof);
@@ -226,7 +226,7 @@ void HttpConnection::start_write() {
     last_progress_ = Clock::now();
   }
   write_in_flight_ = true;
-  socket_.async_write_some(asio::buffer(writing_.data() + written_, writing_.size() - written_),
+  stream_.write_some(asio::buffer(writing_.data() + written_, writing_.size() - written_),
                            [self = shared_from_this()](error_code error, size_t count) {
                              self->write_in_flight_ = false;
                              self->written_ += count;
@@ -271,6 +271,7 @@ asio::awaitable<HttpConnection::ReadResult> HttpConnection::read_head() {
       if (!view.empty() && view != "\r") {
         begun = true;
         idle_ = false;
+        request_begin_ = Clock::now();
         deadline = Clock::now() + seconds(config.header_timeout);
       }
     }
@@ -290,7 +291,11 @@ asio::awaitable<HttpConnection::ReadResult> HttpConnection::read_head() {
     }
     if (broken_ || (draining_ && !begun)) co_return ReadResult::kClosed;
     if (input_end_) co_return begun ? fault(400, "connection closed within the headers") : ReadResult::kClosed;
-    if (Clock::now() >= deadline) co_return begun ? fault(408, "headers did not arrive in time") : ReadResult::kClosed;
+    if (Clock::now() >= deadline) {
+      if (begun) co_return fault(408, "headers did not arrive in time");
+      if (stream_.secure()) co_await linger();
+      co_return ReadResult::kClosed;
+    }
     start_read();
     co_await wait_until(deadline);
   }
@@ -479,11 +484,24 @@ asio::awaitable<void> HttpConnection::flush() {
   while (!broken_ && unwritten() > 0 && Clock::now() < deadline) co_await wait_until(deadline);
 }
 
-// Before closing with input unread, which would reset the connection and could take the answer with it.
+// Before closing with input unread, which would reset the connection and could take the answer with it; with TLS also
+// to tell the client that nothing was cut off.
 asio::awaitable<void> HttpConnection::linger() {
-  error_code ignored;
-  socket_.shutdown(HttpSocket::shutdown_send, ignored);
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
+  if (stream_.secure()) {
+    tls_step_done_ = false;
+    stream_.shut_down_tls([self = shared_from_this()](error_code) {
+      self->tls_step_done_ = true;
+      self->notify();
+    });
+    while (!broken_ && !tls_step_done_ && Clock::now() < deadline) {
+      input_.consume(input_.size());
+      co_await wait_until(deadline);
+    }
+    co_return;
+  }
+  error_code ignored;
+  stream_.socket().shutdown(HttpSocket::shutdown_send, ignored);
   size_t discarded = 0;
   while (!broken_ && !input_end_ && discarded < kLingerBytes && Clock::now() < deadline) {
     discarded += input_.size();
@@ -493,10 +511,40 @@ asio::awaitable<void> HttpConnection::linger() {
   }
 }
 
+asio::awaitable<bool> HttpConnection::handshake() {
+  const Clock::time_point deadline = Clock::now() + seconds(state_->config.header_timeout);
+  stream_.handshake([self = shared_from_this()](error_code error) {
+    self->tls_step_done_ = true;
+    if (error) {
+      self->broken_ = true;
+      log_debug(fmt::format("{}: TLS: {}", self->peer_, error.message()));
+    }
+    self->notify();
+  });
+  while (!broken_ && !tls_step_done_ && Clock::now() < deadline) co_await wait_until(deadline);
+  co_return tls_step_done_ && !broken_;
+}
+
 asio::awaitable<void> HttpConnection::run() {
   const auto self = shared_from_this();
+  if (!stream_.secure() || co_await handshake()) co_await serve_requests();
+  broken_ = true;
+  error_code ignored;
+  stream_.socket().close(ignored);
+}
+
+// What an idle connection keeps counts: there may be thousands of them.
+void HttpConnection::release_buffers() {
+  if (write_in_flight_ || unwritten() > 0) return;
+  for (std::string* buffer : {&out_, &writing_}) {
+    if (buffer->capacity() > kIdleRead) *buffer = {};
+  }
+}
+
+asio::awaitable<void> HttpConnection::serve_requests() {
   while (!broken_) {
     idle_ = true;
+    release_buffers();
     ReadResult result = co_await read_head();
     if (result == ReadResult::kClosed) break;
     if (result == ReadResult::kRequest) result = co_await read_body();
@@ -521,13 +569,10 @@ asio::awaitable<void> HttpConnection::run() {
     state_->body_bytes -= body_bytes;
     log_access(status_ == 0 ? 499 : status_);
     if (!keep_alive_ || disconnect_fired_) {
-      if (!broken_ && !disconnect_fired_ && input_.size() > 0) co_await linger();
+      if (!broken_ && !disconnect_fired_ && (input_.size() > 0 || stream_.secure())) co_await linger();
       break;
     }
   }
-  broken_ = true;
-  error_code ignored;
-  socket_.close(ignored);
 }
 
 void HttpConnection::log_access(int status) const {
@@ -538,10 +583,15 @@ void HttpConnection::log_access(int status) const {
       config.disable_access_log_for_endpoints.end())
     return;
   constexpr size_t kMost = 512;
-  log_info(fmt::format("{} - \"{} {}{}{} HTTP/1.{}\" {} {}", peer_,
-                       request.method.empty() ? "?" : request.method.substr(0, 32), request.path.substr(0, kMost),
-                       request.query.empty() ? "" : "?", request.query.substr(0, kMost), head_.version_minor, status,
-                       status == 499 ? "Client Closed Request" : status_phrase(status)));
+  const std::string_view method = request.method.empty() ? "?" : std::string_view(request.method).substr(0, 32);
+  const std::string_view path = std::string_view(request.path).substr(0, kMost);
+  const std::string_view query = std::string_view(request.query).substr(0, kMost);
+  const std::chrono::duration<double> took = Clock::now() - request_begin_;
+  const std::string line =
+      fmt::format("{} - \"{} {}{}{} HTTP/1.{}\" {} {}", peer_, method, path, query.empty() ? "" : "?", query,
+                  head_.version_minor, status, status == 499 ? "Client Closed Request" : status_phrase(status));
+  log(LogLevel::kInfo, line,
+      {{"client", peer_}, {"method", method}, {"path", path}, {"status", status}, {"seconds", took.count()}});
 }
 
 }  // namespace quire

@@ -1,11 +1,9 @@
 #pragma once
 // One client connection: reads requests, hands each to the handler, writes the answer. Everything of a connection runs
 // on the one thread of its io_context, so nothing here is locked. Reading never stops while a request is served: that
-// is how a client that goes away is noticed at once. (The socket's type is named once, HttpSocket; TLS would make it an
-// ssl::stream of the same.)
+// is how a client that goes away is noticed at once.
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -17,11 +15,10 @@
 
 #include "server/config.h"
 #include "server/http_head.h"
+#include "server/http_stream.h"
 #include "server/http_types.h"
 
 namespace quire {
-
-using HttpSocket = boost::asio::generic::stream_protocol::socket;
 
 class HttpConnection;
 
@@ -58,7 +55,8 @@ class InputBuffer {
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
-  HttpConnection(std::shared_ptr<HttpServerState> state, HttpLoop& loop, HttpSocket socket, std::string peer);
+  HttpConnection(std::shared_ptr<HttpServerState> state, HttpLoop& loop, HttpSocket socket, const TlsSettings& tls,
+                 std::string peer);
   ~HttpConnection();
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
@@ -73,6 +71,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   enum class ReadResult { kRequest, kFault, kClosed };
 
   boost::asio::awaitable<void> run();
+  boost::asio::awaitable<void> serve_requests();
+  boost::asio::awaitable<bool> handshake();
   boost::asio::awaitable<ReadResult> read_head();
   boost::asio::awaitable<ReadResult> read_body();
   boost::asio::awaitable<void> serve();
@@ -83,6 +83,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void start_read();
   void start_write();
   void notify();
+  void release_buffers();
   void on_input_end(bool broken);
   void dispatch();
 
@@ -100,7 +101,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   std::shared_ptr<HttpServerState> state_;
   HttpLoop& loop_;
-  HttpSocket socket_;
+  HttpStream stream_;
   std::string peer_;
   boost::asio::steady_timer wake_;
 
@@ -109,7 +110,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::string out_, writing_;
   size_t written_ = 0;
   bool write_in_flight_ = false;
-  Clock::time_point last_progress_;
+  bool tls_step_done_ = false;  // of a handshake or a shutdown
+  Clock::time_point last_progress_, request_begin_;
 
   HttpHead head_;
   std::string body_;

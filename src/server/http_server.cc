@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "server/http_connection.h"
+#include "server/http_tls.h"
 
 namespace quire {
 namespace {
@@ -50,6 +51,15 @@ void set_options(tcp::socket& socket) {
 }
 void set_options(Local::socket&) {}
 
+// Tells a client that there is no room. What it has sent already is read: unread bytes would turn the close into a
+// reset, which can take the answer with it.
+void refuse(int socket) {
+  if (::send(socket, kBusy.data(), kBusy.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return;
+  ::shutdown(socket, SHUT_WR);
+  char ignored[4096];
+  [[maybe_unused]] const auto read = ::recv(socket, ignored, sizeof ignored, MSG_DONTWAIT);
+}
+
 // A socket file that nobody listens on is left over from a process that was killed; one that answers is in use.
 void remove_stale_socket(const std::string& path) {
   struct stat info {};
@@ -68,6 +78,7 @@ struct HttpServer::Impl {
   std::vector<std::unique_ptr<HttpLoop>> loops;
   std::vector<std::thread> threads;
   std::vector<asio::executor_work_guard<asio::io_context::executor_type>> guards;
+  std::optional<TlsFiles> tls;
   std::optional<tcp::acceptor> tcp_acceptor;
   std::optional<Local::acceptor> local_acceptor;
   std::string address;
@@ -105,7 +116,7 @@ void HttpServer::Impl::bind_tcp() {
   if (!error) acceptor.bind(endpoint, error);
   if (error) throw cannot_listen(where, error.message());
   port = acceptor.local_endpoint().port();
-  address = fmt::format("http://{}:{}", endpoint.address().is_v6() ? "[" + host + "]" : host, port);
+  address = fmt::format("{}://{}:{}", tls ? "https" : "http", endpoint.address().is_v6() ? "[" + host + "]" : host, port);
 }
 
 void HttpServer::Impl::bind_local() {
@@ -153,14 +164,14 @@ asio::awaitable<void> HttpServer::Impl::accept_loop(Acceptor& acceptor) {
     }
     warned = false;
     if (state->connections.load() >= state->config.max_connections) {
-      [[maybe_unused]] const auto sent =
-          ::send(socket.native_handle(), kBusy.data(), kBusy.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (!tls) refuse(socket.native_handle());
       continue;
     }
     set_options(socket);
     std::string peer = peer_name(socket);
-    asio::post(loop.context, [state = state, &loop, socket = std::move(socket), peer = std::move(peer)]() mutable {
-      std::make_shared<HttpConnection>(state, loop, HttpSocket(std::move(socket)), std::move(peer))->start();
+    asio::post(loop.context, [state = state, &loop, socket = std::move(socket), peer = std::move(peer),
+                              settings = tls ? tls->settings() : TlsSettings()]() mutable {
+      std::make_shared<HttpConnection>(state, loop, HttpSocket(std::move(socket)), settings, std::move(peer))->start();
     });
   }
 }
@@ -176,6 +187,7 @@ HttpServer::HttpServer(ServerConfig config, HttpHandler handler) : impl_(std::ma
   impl_->state->handler = std::move(handler);
   for (int i = 0; i < std::max(impl_->state->config.io_threads, 1); ++i)
     impl_->loops.push_back(std::make_unique<HttpLoop>());
+  if (!impl_->state->config.ssl_certfile.empty()) impl_->tls.emplace(impl_->state->config);
   if (impl_->state->config.uds.empty()) {
     impl_->bind_tcp();
   } else {

@@ -1,5 +1,5 @@
 #pragma once
-// HTTP/1.1 over TCP or a Unix socket: connections, limits, time-outs. Handlers see requests and exchanges only
+// HTTP/1.1 over TCP or a Unix socket, with TLS if there is a certificate: connections, limits, time-outs. Handlers see requests and exchanges only
 // (http_types.h).
 #include <chrono>
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace quire {
 
 class HttpServer {
  public:
-  // Binds the address. Throws Error(kUnavailable) with one line that names it if that can't be done.
+  // Reads the TLS files and binds the address. Throws Error(kInvalidArgument) that names the file, Error(kUnavailable)
+  // that names the address if that can't be done.
   // The handler is called on a worker thread for a request with a body, else on the connection's own thread; what it
   // throws becomes an error answer.
   HttpServer(ServerConfig config, HttpHandler handler);
@@ -27,7 +28,7 @@ class HttpServer {
   void stop(std::chrono::milliseconds grace);
 
   uint16_t port() const;        // 0 for a Unix socket
-  std::string address() const;  // "http://127.0.0.1:8000" or "unix:/path"
+  std::string address() const;  // "http://127.0.0.1:8000", "https://...", "unix:/path"
 
  private:
   struct Impl;
