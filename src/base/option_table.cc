@@ -382,6 +382,7 @@ ParsedOptions OptionTable::parse(std::span<const std::string> args) {
     if (parsed.is_set(row.name_)) set.push_back(row.name_);
   }
   parsed.set = std::move(set);
+  parsed.values = values_json();
   return parsed;
 }
 

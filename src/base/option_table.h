@@ -69,6 +69,7 @@ struct ParsedOptions {
   std::string help;                   // not empty: print it and exit 0
   std::vector<std::string> warnings;  // to be logged, one line each
   std::vector<std::string> set;       // names of the rows that got a value from any source, in the table's order
+  std::string values;                 // what all rows hold then, as JSON: {"port":8000,...}; secrets as "***"
   bool is_set(std::string_view name) const;
 };
 
@@ -103,7 +104,6 @@ class OptionTable {
   std::string help(
       std::string_view word) const;  // the group of that name, else the rows whose name or help has the word
   std::string markdown() const;      // the same as a docs page
-  std::string values_json() const;   // what the bound variables hold: {"port": 8000, ...}; secrets as "***"
 
  private:
   struct Use {  // a row as a flag names it
@@ -121,6 +121,7 @@ class OptionTable {
   std::string value_text(const OptionRow& row, std::string_view separator) const;
   std::string default_text(const OptionRow& row) const;
   std::string row_help(const OptionRow& row) const;
+  std::string values_json() const;
   void read_environment(ParsedOptions& parsed);
   void read_file(const std::string& path, ParsedOptions& parsed);
   void read_arguments(std::span<const std::string> args, std::vector<Pending>& out, ParsedOptions& parsed);

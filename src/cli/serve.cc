@@ -196,7 +196,7 @@ int serve_command(Arguments args) {
   if (server.ssl_keyfile.empty() != server.ssl_certfile.empty()) {
     throw invalid_argument("--ssl-keyfile, --ssl-certfile: one needs the other", "ssl-certfile");
   }
-  server.options_json = table.values_json();
+  server.options_json = parsed.values;
   return run_server(engine, server);
 }
 

@@ -123,7 +123,7 @@ bool HostCheck::accepts(std::string_view host) const {
 Router::Router(const ServerConfig& config, std::vector<Route> routes)
     : config_(config), hosts_(config), keys_(config.api_keys), routes_(std::move(routes)) {
   std::random_device device;
-  next_id_ = uint64_t{device()} << 32;
+  id_prefix_ = fmt::format("{:08x}{:08x}", device(), device());
   while (!config_.root_path.empty() && config_.root_path.back() == '/') config_.root_path.pop_back();
 }
 
@@ -183,7 +183,7 @@ HttpHeaders Router::extra_headers(const HttpRequest& request) const {
     constexpr size_t kMaxId = 128;
     const std::string_view sent = request.header("x-request-id");
     headers.emplace_back("X-Request-Id", !sent.empty() && sent.size() <= kMaxId ? std::string(sent)
-                                                                                : fmt::format("{:032x}", next_id_++));
+                                                                                : fmt::format("{}{:016x}", id_prefix_, next_id_++));
   }
   return headers;
 }

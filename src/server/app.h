@@ -65,7 +65,8 @@ class Router {
   HostCheck hosts_;
   KeyCheck keys_;
   std::vector<Route> routes_;
-  mutable std::atomic<uint64_t> next_id_;  // of requests that bring none
+  std::string id_prefix_;                     // ids of requests that bring none: this and a number
+  mutable std::atomic<uint64_t> next_id_{0};
 };
 
 std::vector<Route> api_routes(Api& api);

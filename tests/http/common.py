@@ -28,7 +28,8 @@ class Server:
                 raise unittest.SkipTest(f"{name} is not set")
         self.port = port or free_port()
         self.log = tempfile.NamedTemporaryFile("w+", prefix="quire-serve-", suffix=".log")
-        command = [os.environ["QUIRE_TEST_BINARY"], "serve", os.environ["QUIRE_TEST_MODEL"], "--served-model-name", "m"]
+        command = [os.environ["QUIRE_TEST_BINARY"], "serve", os.environ["QUIRE_TEST_MODEL"], "--served-model-name", "m",
+                   "--allowed-hosts", "x"]
         command += ["--host", "127.0.0.1", "--port", str(self.port), *flags]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
 

@@ -12,100 +12,18 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "engine/admission.h"
-#include "raw_client.h"
-#include "server/api.h"
-#include "server/app.h"
-#include "server/json_body.h"
-#include "server/request_fields.h"
+#include "test_server.h"
 
 namespace quire {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kHealth = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
-
-ServerConfig test_config() {
-  ServerConfig config;
-  config.host = "127.0.0.1";
-  config.port = 0;
-  config.disable_access_log = true;
-  return config;
-}
-
-HttpResponse text_response(std::string text) {
-  HttpResponse response;
-  response.content_type = "text/plain";
-  response.body = std::move(text);
-  return response;
-}
-
-// A request body through everything but an engine.
-void check_completion(const std::shared_ptr<HttpExchange>& exchange) {
-  const CompletionFields fields =
-      read_completion_fields(parse_json_object(take_json_body(*exchange)), {}, ServerConfig());
-  for (const CompletionPrompt& prompt : fields.prompts) {
-    GenerateRequest request;
-    request.prompt_ids = prompt.is_text ? std::vector<int32_t>(prompt.text.size() + 1, 1) : prompt.ids;
-    request.params = fields.params;
-    admit_request(request, {.max_model_len = 2048, .kv_tokens = 4096, .vocab_size = 49152, .max_logprobs = 20});
-  }
-  exchange->respond(text_response("ok"));
-}
-
-void check_chat(const std::shared_ptr<HttpExchange>& exchange) {
-  read_chat_fields(parse_json_object(take_json_body(*exchange)), {}, ServerConfig());
-  exchange->respond(text_response("ok"));
-}
-
-struct TestServer {
-  explicit TestServer(const ServerConfig& config = test_config(), std::vector<Route> more = {}) {
-    std::vector<Route> routes = {
-        {{"GET"}, "/health", [](const std::shared_ptr<HttpExchange>& exchange) { exchange->respond({}); }, true},
-        {{"POST"}, "/v1/completions", check_completion},
-        {{"POST"}, "/v1/chat/completions", check_chat},
-        {{"POST"},
-         "/echo",
-         [](const std::shared_ptr<HttpExchange>& exchange) {
-           exchange->respond(text_response(exchange->take_body()));
-         }},
-    };
-    for (Route& route : more) routes.push_back(std::move(route));
-    router = std::make_unique<Router>(config, std::move(routes));
-    server = std::make_unique<HttpServer>(
-        config, [this](std::shared_ptr<HttpExchange> exchange) { (*router)(std::move(exchange)); });
-    server->start();
-  }
-  uint16_t port() const { return server->port(); }
-  int health() const {
-    RawClient client(port());
-    client.send(kHealth);
-    return client.read_answer().status;
-  }
-  std::unique_ptr<Router> router;
-  std::unique_ptr<HttpServer> server;
-};
-
 class Quiet : public testing::Environment {
  public:
   void SetUp() override { set_log_level(LogLevel::kError); }
 };
 [[maybe_unused]] const auto* const kQuiet = testing::AddGlobalTestEnvironment(new Quiet);
-
-// JSON text keeps bytes above 0x7f as characters of Latin-1; the wire has the bytes.
-std::string to_bytes(const std::string& utf8) {
-  std::string out;
-  for (size_t i = 0; i < utf8.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(utf8[i]);
-    if ((byte == 0xC2 || byte == 0xC3) && i + 1 < utf8.size()) {
-      out += static_cast<char>((byte & 3) << 6 | (static_cast<unsigned char>(utf8[++i]) & 0x3F));
-    } else {
-      out += utf8[i];
-    }
-  }
-  return out;
-}
 
 TEST(HttpServer, RawCases) {
   std::ifstream file(QUIRE_TEST_DATA "/server/http_cases.json");
@@ -407,62 +325,6 @@ TEST(HttpServer, ManyClients) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(good, 1600);
-}
-
-TEST(Router, KeysGuardEveryPathButHealth) {
-  ServerConfig config = test_config();
-  config.api_keys = {"one", "two"};
-  const TestServer server(config);
-  const auto status = [&](const std::string& path, const std::string& header) {
-    RawClient client(server.port());
-    client.send("GET " + path + " HTTP/1.1\r\nHost: x\r\n" + header + "\r\n");
-    return client.read_answer();
-  };
-  EXPECT_EQ(status("/health", "").status, 200);
-  for (const char* path : {"/echo", "/metrics", "/nowhere"}) {
-    for (const char* header :
-         {"", "Authorization: Bearer \r\n", "Authorization: Bearer thre\r\n", "Authorization: Bearer onetwo\r\n",
-          "Authorization: Bearer one, and much more of it\r\n", "Authorization: one\r\n"}) {
-      const auto answer = status(path, header);
-      EXPECT_EQ(answer.status, 401) << path << header;
-      EXPECT_EQ(answer.body, R"({"error":"Unauthorized"})");
-    }
-  }
-  EXPECT_EQ(status("/nowhere", "Authorization: Bearer one\r\n").status, 404);
-  EXPECT_EQ(status("/nowhere", "Authorization: bearer two\r\n").status, 404);
-}
-
-TEST(Router, CrossOrigin) {
-  ServerConfig config = test_config();
-  config.allowed_origins = {"http://a"};
-  const TestServer server(config);
-  const auto ask = [&](const std::string& request) {
-    RawClient client(server.port());
-    client.send(request + "\r\n");
-    return client.read_answer();
-  };
-  const auto good =
-      ask("OPTIONS /echo HTTP/1.1\r\nHost: x\r\nOrigin: http://a\r\nAccess-Control-Request-Method: POST\r\n");
-  EXPECT_EQ(good.status, 200);
-  EXPECT_NE(good.head.find("Access-Control-Allow-Origin: http://a"), std::string::npos);
-  EXPECT_EQ(
-      ask("OPTIONS /echo HTTP/1.1\r\nHost: x\r\nOrigin: http://b\r\nAccess-Control-Request-Method: POST\r\n").status,
-      400);
-  EXPECT_NE(ask("GET /health HTTP/1.1\r\nHost: x\r\nOrigin: http://a\r\n").head.find("Access-Control-Allow-Origin"),
-            std::string::npos);
-  EXPECT_EQ(ask("GET /health HTTP/1.1\r\nHost: x\r\nOrigin: http://b\r\n").head.find("Access-Control"),
-            std::string::npos);
-}
-
-TEST(Router, RootPath) {
-  ServerConfig config = test_config();
-  config.root_path = "/llm/";
-  const TestServer server(config);
-  for (const char* path : {"/llm/health", "/health"}) {
-    RawClient client(server.port());
-    client.send(std::string("GET ") + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
-    EXPECT_EQ(client.read_answer().status, 200) << path;
-  }
 }
 
 }  // namespace
