@@ -30,6 +30,8 @@ TlsSettings TlsFiles::read() const {
   SSL_CTX* const native = made->native_handle();
   SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
   SSL_CTX_set_options(native, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);  // clients keep their sessions, as tickets
+  SSL_CTX_set_num_tickets(native, 1);
   error_code error;
   // A key with a pass phrase is refused; OpenSSL would ask for it on the terminal.
   made->set_password_callback([](size_t, ssl::context::password_purpose) { return std::string(); }, error);

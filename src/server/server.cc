@@ -3,14 +3,23 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -80,12 +89,39 @@ class StopSignals {
   std::thread waiter_;
 };
 
-// Each connection takes a descriptor; the soft limit is often 1024.
-void raise_descriptor_limit() {
+// Each connection takes a descriptor, and the soft limit is often 1024: it is raised to the hard one. Where that is too
+// low as well, fewer connections are taken, so that the others hear so instead of waiting to be accepted.
+void fit_connections_to_descriptors(ServerConfig& config) {
+  constexpr int64_t kOthers = 64;  // model files, threads' wake-ups, log
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (limit.rlim_cur < limit.rlim_max) {
+    rlimit raised = limit;
+    raised.rlim_cur = raised.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  if (limit.rlim_cur == RLIM_INFINITY || std::cmp_greater_equal(limit.rlim_cur, config.max_connections + kOthers)) return;
+  const int64_t left = std::max<int64_t>(static_cast<int64_t>(limit.rlim_cur) - kOthers, 1);
+  log_warning(fmt::format("--max-connections {}: only {}, since this process may open {} files (ulimit -n)",
+                          config.max_connections, left, limit.rlim_cur));
+  config.max_connections = static_cast<int32_t>(left);
+}
+
+// Tells a service manager that waits for it (systemd, Type=notify) how far the server is; nothing without one.
+void notify_service_manager(std::string_view state) {
+  const char* const path = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const size_t length = path == nullptr ? 0 : std::strlen(path);
+  if (length == 0 || length >= sizeof address.sun_path) return;
+  std::memcpy(address.sun_path, path, length);
+  if (path[0] == '@') address.sun_path[0] = '\0';  // an abstract name
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return;
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+  if (::sendto(socket, state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size) < 0)
+    log_warning(fmt::format("NOTIFY_SOCKET {}: {}", path, std::strerror(errno)));
+  ::close(socket);
 }
 
 void check_config(const ServerConfig& config) {
@@ -100,9 +136,9 @@ void check_config(const ServerConfig& config) {
 
 }  // namespace
 
-int run_server(const EngineConfig& engine_config, const ServerConfig& config) {
+int run_server(const EngineConfig& engine_config, ServerConfig config) {
   check_config(config);
-  raise_descriptor_limit();
+  fit_connections_to_descriptors(config);
   StopSignals signals;  // before any thread is made
   std::unique_ptr<Router> router;
   std::unique_ptr<HttpServer> http;
@@ -131,10 +167,12 @@ int run_server(const EngineConfig& engine_config, const ServerConfig& config) {
     return 1;
   }
   log_info("Application startup complete.");
+  notify_service_manager("READY=1");
 
   const int signal = signals.wait();
   log_info(fmt::format("{}: shutting down, running requests get {} s (again = at once)",
                        signal == SIGINT ? "SIGINT" : "SIGTERM", config.shutdown_timeout));
+  notify_service_manager("STOPPING=1");
   api.draining = true;
   engine.shutdown(std::chrono::milliseconds(static_cast<int64_t>(config.shutdown_timeout * 1000)));
   http->stop(std::chrono::seconds(1));

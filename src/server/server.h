@@ -8,6 +8,6 @@ namespace quire {
 // Builds the engine, listens, and serves until SIGTERM or SIGINT (a second one ends the process at once). Returns the
 // exit code: 0 after a clean stop, 1 with one line in the log if the address can't be bound. Throws Error if the engine
 // can't be built.
-int run_server(const EngineConfig& engine, const ServerConfig& server);
+int run_server(const EngineConfig& engine, ServerConfig server);
 
 }  // namespace quire

@@ -22,11 +22,13 @@ def free_port():
 
 
 class Server:
-    def __init__(self, *flags, port=None):
+    def __init__(self, *flags, port=None, tls=None):
+        """tls: the ssl.SSLContext of clients, for a server started with a certificate."""
         for name in ("QUIRE_TEST_BINARY", "QUIRE_TEST_MODEL"):
             if not os.environ.get(name):
                 raise unittest.SkipTest(f"{name} is not set")
         self.port = port or free_port()
+        self.tls = tls
         self.log = tempfile.NamedTemporaryFile("w+", prefix="quire-serve-", suffix=".log")
         command = [os.environ["QUIRE_TEST_BINARY"], "serve", os.environ["QUIRE_TEST_MODEL"], "--served-model-name", "m",
                    "--allowed-hosts", "x"]
@@ -59,9 +61,14 @@ class Server:
     def wait(self, seconds):
         return self.process.wait(timeout=seconds)
 
+    def connection(self, timeout):
+        if self.tls:
+            return http.client.HTTPSConnection("localhost", self.port, timeout=timeout, context=self.tls)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
     def request(self, method, path, body=None, headers=None, timeout=60):
         """(status, headers, body bytes); a dict goes as JSON."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = self.connection(timeout)
         headers = dict(headers or {})
         if isinstance(body, dict):
             body = json.dumps(body)
@@ -78,7 +85,7 @@ class Server:
 
     def stream(self, path, **body):
         """An open streaming answer; iterate over its events' JSON with events()."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = self.connection(60)
         connection.request("POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
         answer = connection.getresponse()
         assert answer.status == 200, answer.read()
