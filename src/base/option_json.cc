@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 32;
-constexpr int kMaxNodes = 100'000;  // aliases can make a short file a large tree
+constexpr int kMaxNodes = 10'000;  // aliases can make a short file a large tree
 
 std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 

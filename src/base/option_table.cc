@@ -160,10 +160,12 @@ std::optional<OptionTable::Use> OptionTable::find_long(std::string_view name) {
           (own.starts_with("enable-") && name.starts_with("disable-") && own.substr(7) == name.substr(8)) ||
           (own.starts_with("disable-") && name.starts_with("enable-") && own.substr(8) == name.substr(7));
       if (twin || (name.starts_with("no-") && own == name.substr(3))) return Use{&row, true, {}};
+      if (name.starts_with("no-disable-") && own.starts_with("enable-") && own.substr(7) == name.substr(11))
+        return Use{&row, false, {}};
     }
   }
   // --compilation-config.mode 3: a key of a JSON option, or of one that is known by name only.
-  if (const size_t dot = name.find('.'); dot != std::string_view::npos) {
+  if (const size_t dot = name.find('.'); dot != std::string_view::npos && dot + 1 < name.size()) {
     std::optional<Use> use = find_long(name.substr(0, dot));
     if (use.has_value() && (use->row->json_object_ || use->row->kind_ != OptionRow::Kind::kValue)) {
       use->key = name.substr(dot + 1);
@@ -174,9 +176,13 @@ std::optional<OptionTable::Use> OptionTable::find_long(std::string_view name) {
 }
 
 std::optional<OptionTable::Use> OptionTable::find_short(std::string_view name) {
+  const size_t dot = std::min(name.find('.'), name.size());  // -cc.mode 3
+  const std::string_view letters = name.substr(0, dot);
   for (OptionRow& row : rows_) {
-    if (std::find(row.short_names_.begin(), row.short_names_.end(), name) != row.short_names_.end())
-      return Use{&row, false, {}};
+    if (std::find(row.short_names_.begin(), row.short_names_.end(), letters) == row.short_names_.end()) continue;
+    if (dot == name.size()) return Use{&row, false, {}};
+    if (row.json_object_ || row.kind_ != OptionRow::Kind::kValue)
+      return Use{&row, false, std::string(name.substr(dot + 1))};
   }
   return std::nullopt;
 }
@@ -268,14 +274,16 @@ void OptionTable::read_file(const std::string& path, ParsedOptions& parsed) {
         if (node.Tag() != "!" && node.Scalar() == "false") continue;  // unquoted: the option is off
         values.push_back(node.Scalar());
       } else if (use->row->json_object_) {
-        values.push_back(yaml_to_json(node));
+        try {
+          values.push_back(yaml_to_json(node));
+        } catch (const std::invalid_argument& error) {
+          throw refuse(fmt::format("'{}' {}", key, error.what()));
+        }
       } else if (use->row->kind_ == OptionRow::Kind::kValue) {
         throw refuse(fmt::format("'{}' does not take a mapping", key));
       }
       assign(*use, values, fmt::format("{}: {}", path, key), parsed);
     }
-  } catch (const std::invalid_argument& error) {
-    throw refuse(error.what());
   } catch (const YAML::Exception& error) {
     throw refuse(fmt::format("line {}: {}", error.mark.line + 1, error.msg));
   }

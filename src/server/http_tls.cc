@@ -39,11 +39,6 @@ TlsSettings TlsFiles::read() const {
   check(error, "ssl-certfile", config_.ssl_certfile);
   made->use_private_key_file(config_.ssl_keyfile, ssl::context::pem, error);
   check(error, "ssl-keyfile", config_.ssl_keyfile);
-  if (SSL_CTX_check_private_key(native) != 1) {
-    throw invalid_argument(
-        fmt::format("--ssl-keyfile {}: is not the key of {}", config_.ssl_keyfile, config_.ssl_certfile),
-        "ssl-keyfile");
-  }
   if (!config_.ssl_ciphers.empty() && SSL_CTX_set_cipher_list(native, config_.ssl_ciphers.c_str()) != 1) {
     throw invalid_argument(fmt::format("--ssl-ciphers {}: names no cipher", config_.ssl_ciphers), "ssl-ciphers");
   }

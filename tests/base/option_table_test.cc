@@ -307,6 +307,69 @@ TEST_F(OptionTableTest, HelpShowsEveryRowByGroup) {
   EXPECT_TRUE(has(page, "| `--enforce-eager` | nothing is captured |"));
 }
 
+class JsonOptionTest : public ::testing::Test {
+ protected:
+  JsonOptionTest() {
+    table_.add("kwargs", text_, "values").json_object();
+    table_.add("key", keys_, "keys").secret();
+    table_.add("disable-stats", stats_, "no line").invert();
+    table_.refused("enable-lora", "not supported", Values::kNone);
+  }
+  ParsedOptions parse(const Strings& args) { return table_.parse(args); }
+  std::string error(const Strings& args) {
+    try {
+      parse(args);
+    } catch (const Error& thrown) {
+      return thrown.what();
+    }
+    return "no error";
+  }
+  OptionTable table_{"quire test", "test"};
+  std::string text_;
+  std::string keys_;
+  bool stats_ = true;
+};
+
+TEST_F(JsonOptionTest, KeysAreMergedIntoOneObject) {
+  EXPECT_TRUE(parse({"--kwargs", R"({"a": 1, "b": {"c": [1]}})", "--kwargs.b.d=x", "--kwargs.b.e_f", "4k", "--kwargs.g",
+                     "true", "--kwargs.b.c+=2,y", "--kwargs.h+", "z", "--kwargs.i", "-5"})
+                  .warnings.empty());
+  EXPECT_EQ(text_, R"({"a":1,"b":{"c":[1,2,"y"],"d":"x","e_f":4000},"g":true,"h":["z"],"i":-5})");
+  EXPECT_EQ(parse({"--kwargs.a", "1", "--kwargs.a", "2"}).warnings,
+            Strings{"--kwargs.a is given more than once; the last one counts"});
+  EXPECT_TRUE(has(error({"--kwargs", "[1]"}), "--kwargs [1]: must be a JSON object"));
+  EXPECT_TRUE(has(error({"--kwargs", "{"}), "must be a JSON object"));
+  EXPECT_TRUE(has(error({"--kwargs.", "1"}), "unknown option --kwargs."));
+  EXPECT_TRUE(has(error({"--kwargs.a..b", "1"}), "malformed"));
+  std::string deep = "--kwargs";
+  for (int i = 0; i < 100; ++i) deep += ".a";
+  EXPECT_TRUE(has(error({deep, "1"}), "malformed"));
+  EXPECT_TRUE(has(error({"--key.a", "1"}), "unknown option --key.a"));
+}
+
+TEST_F(JsonOptionTest, FromAFile) {
+  const std::string path = testing::TempDir() + "/json_option.yaml";
+  std::ofstream(path) << "kwargs: {a: 1, b: [x, '1', null], c: {d: 2.5, e: true}}\n";
+  parse({"--config", path, "--kwargs.c.d", "3"});
+  EXPECT_EQ(text_, R"({"a":1,"b":["x","1",null],"c":{"d":3,"e":true}})");
+  std::ofstream bomb(path);
+  bomb << "kwargs:\n  a0: &a0 [x, x]\n";
+  for (int i = 1; i < 40; ++i) bomb << "  a" << i << ": &a" << i << " [*a" << i - 1 << ", *a" << i - 1 << "]\n";
+  bomb.close();
+  EXPECT_TRUE(has(error({"--config", path}), "'kwargs' has more than 10000 values"));
+}
+
+TEST_F(JsonOptionTest, ARefusedSwitchMayBeOff) {
+  EXPECT_EQ(error({"--enable-lora"}), "--enable-lora: not supported");
+  EXPECT_NO_THROW(parse({"--no-enable-lora", "--disable-lora"}));
+}
+
+TEST_F(JsonOptionTest, ValuesHideSecrets) {
+  EXPECT_EQ(parse({}).values, R"({"config":"","kwargs":"","key":"","disable-stats":false})");
+  EXPECT_EQ(parse({"--key", "k\"1", "--disable-stats", "--kwargs", "{}"}).values,
+            R"({"config":"","kwargs":"{}","key":"***","disable-stats":true})");
+}
+
 TEST(EditDistance, CountsSwaps) {
   EXPECT_EQ(edit_distance("", ""), 0);
   EXPECT_EQ(edit_distance("port", "prot"), 1);

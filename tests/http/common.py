@@ -68,16 +68,14 @@ class Server:
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         """(status, headers, body bytes); a dict goes as JSON."""
-        connection = self.connection(timeout)
         headers = dict(headers or {})
         if isinstance(body, dict):
             body = json.dumps(body)
             headers.setdefault("Content-Type", "application/json")
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        data = answer.read()
-        connection.close()
-        return answer.status, answer.headers, data
+        with contextlib.closing(self.connection(timeout)) as connection:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
 
     def post(self, path, **body):
         status, _, data = self.request("POST", path, body)

@@ -136,7 +136,7 @@ class Tls(unittest.TestCase):
         other_key, _ = self_signed(self.folder, "other")
         broken = self.folder / "broken.pem"
         broken.write_text("nothing")
-        cases = [(["--ssl-keyfile", str(other_key), "--ssl-certfile", str(self.cert)], "is not the key of"),
+        cases = [(["--ssl-keyfile", str(other_key), "--ssl-certfile", str(self.cert)], f"--ssl-keyfile {other_key}: key values mismatch"),
                  (["--ssl-keyfile", str(self.key)], "one needs the other"),
                  (["--ssl-keyfile", str(self.key), "--ssl-certfile", "/nonexistent.pem"], "--ssl-certfile /nonexistent.pem: No such file"),
                  (["--ssl-keyfile", str(broken), "--ssl-certfile", str(self.cert)], f"--ssl-keyfile {broken}: "),
