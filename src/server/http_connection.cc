@@ -536,6 +536,8 @@ asio::awaitable<void> HttpConnection::run() {
 // What an idle connection keeps counts: there may be thousands of them.
 void HttpConnection::release_buffers() {
   if (write_in_flight_ || unwritten() > 0) return;
+  writing_.clear();
+  written_ = 0;
   for (std::string* buffer : {&out_, &writing_}) {
     if (buffer->capacity() > kIdleRead) *buffer = {};
   }

@@ -125,6 +125,11 @@ TEST(HttpServer, LargeBody) {
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.body.size(), body.size());
   EXPECT_TRUE(answer.body == body);
+  for (const size_t bytes : {10U, 5000U, 10U, 100000U, 10U}) {  // the connection goes on, whatever its buffers held
+    client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n" +
+                std::string(bytes, 'y'));
+    EXPECT_EQ(client.read_answer().body.size(), bytes);
+  }
 }
 
 TEST(HttpServer, BodyOverTheLimitIsRefusedBeforeItArrives) {
