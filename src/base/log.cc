@@ -129,9 +129,9 @@ std::string json_line(LogLevel level, std::string_view message, std::initializer
   const auto millis = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
   std::tm parts{};
   gmtime_r(&seconds, &parts);
-  std::string out = fmt::format(
-      R"({{"time":"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z","level":"{}","message":")", parts.tm_year + 1900,
-      parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, millis, level_name(to_spdlog(level)));
+  std::string out = fmt::format(R"({{"time":"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z","level":"{}","message":")",
+                                parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min,
+                                parts.tm_sec, millis, level_name(to_spdlog(level)));
   append_escaped(out, message, true);
   out += '"';
   for (const LogField& field : fields) append_json_field(out, field);

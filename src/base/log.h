@@ -1,6 +1,7 @@
 #pragma once
-// One logger for the process, on stderr: lines "LEVEL MM-DD HH:MM:SS message", or a JSON object in each line. What can't
-// be shown (control characters, bytes that are no UTF-8) is escaped, so that text from a request can't forge a line.
+// One logger for the process, on stderr: lines "LEVEL MM-DD HH:MM:SS message", or a JSON object in each line. What
+// can't be shown (control characters, bytes that are no UTF-8) is escaped, so that text from a request can't forge a
+// line.
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>

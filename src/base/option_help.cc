@@ -217,7 +217,8 @@ std::string OptionTable::values_json() const {
     if (row.kind_ != OptionRow::Kind::kValue || std::holds_alternative<Unbound>(row.target_)) continue;
     // "is on" reads better than what an inverted row's variable says.
     const auto* const* flag = std::get_if<bool*>(&row.target_);
-    std::string value = flag != nullptr && row.inverted_ ? (**flag ? "false" : "true") : std::visit(JsonOf{}, row.target_);
+    std::string value =
+        flag != nullptr && row.inverted_ ? (**flag ? "false" : "true") : std::visit(JsonOf{}, row.target_);
     if (row.secret_ && value != "[]" && value != R"("")") value = R"("***")";
     fmt::format_to(std::back_inserter(out), "{}{}:{}", out.size() > 1 ? "," : "", json_text(row.name_), value);
   }

@@ -66,7 +66,8 @@ std::string json_with_key(std::string_view object, std::string_view path, std::s
   while (true) {
     const size_t dot = std::min(path.find('.'), path.size());
     const std::string key(path.substr(0, dot));
-    if (key.empty() || ++depth > kMaxDepth) throw std::invalid_argument("the keys after the option's name are malformed");
+    if (key.empty() || ++depth > kMaxDepth)
+      throw std::invalid_argument("the keys after the option's name are malformed");
     at = &(*at)[key];
     if (dot == path.size()) break;
     path.remove_prefix(dot + 1);

@@ -197,9 +197,9 @@ void OptionTable::assign(const Use& use, const std::vector<std::string>& values,
       *target = (on != negated) != row.inverted_;
     } else if constexpr (std::is_same_v<T, std::string*>) {
       const std::string& text = parser.text(parser.single(values));
-      *target = !row.json_object_   ? text
+      *target = !row.json_object_ ? text
                 : use.key.empty() ? parser.json_object(text)
-                                    : parser.json_with(*target, use.key, text);
+                                  : parser.json_with(*target, use.key, text);
     } else if constexpr (std::is_same_v<T, double*> || std::is_same_v<T, std::optional<double>*>) {
       *target = parser.real(parser.single(values));
     } else if constexpr (std::is_same_v<T, std::optional<int64_t>*>) {

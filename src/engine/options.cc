@@ -225,8 +225,7 @@ void add_ignored_options(OptionTable& table) {
           std::pair("data-parallel-address", "dpa"), std::pair("data-parallel-rpc-port", "dpp"),
           std::pair("data-parallel-backend", "dpb"), std::pair("data-parallel-rank", "dpn"),
           std::pair("data-parallel-start-rank", "dpr"), std::pair("data-parallel-hybrid-lb", "dph"),
-          std::pair("data-parallel-external-lb", "dpe"),
-          std::pair("data-parallel-multi-port-external-lb", "dpm")}) {
+          std::pair("data-parallel-external-lb", "dpe"), std::pair("data-parallel-multi-port-external-lb", "dpm")}) {
       if (std::string_view(row.name) == name) added.short_name(short_name);
     }
   }
@@ -282,7 +281,9 @@ void add_refused_options(OptionTable& table) {
   }
   // Off is what they are.
   for (const char* name : {"cpu-offload-gb", "kv-offloading-size"})
-    table.add_unbound(name, "only 0").only("0", "must be 0: weights and cache stay where they are computed with").value_name("0");
+    table.add_unbound(name, "only 0")
+        .only("0", "must be 0: weights and cache stay where they are computed with")
+        .value_name("0");
 }
 
 }  // namespace

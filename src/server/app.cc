@@ -182,8 +182,9 @@ HttpHeaders Router::extra_headers(const HttpRequest& request) const {
   if (config_.enable_request_id_headers) {
     constexpr size_t kMaxId = 128;
     const std::string_view sent = request.header("x-request-id");
-    headers.emplace_back("X-Request-Id", !sent.empty() && sent.size() <= kMaxId ? std::string(sent)
-                                                                                : fmt::format("{}{:016x}", id_prefix_, next_id_++));
+    headers.emplace_back("X-Request-Id", !sent.empty() && sent.size() <= kMaxId
+                                             ? std::string(sent)
+                                             : fmt::format("{}{:016x}", id_prefix_, next_id_++));
   }
   return headers;
 }

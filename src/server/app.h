@@ -46,8 +46,8 @@ struct Route {
   bool open = false;  // no key needed
 };
 
-// Routes requests; also checks host and key, answers preflights, unknown paths and wrong methods, and adds CORS headers to what a route
-// answers.
+// Routes requests; also checks host and key, answers preflights, unknown paths and wrong methods, and adds CORS headers
+// to what a route answers.
 class Router {
  public:
   Router(const ServerConfig& config, std::vector<Route> routes);
@@ -65,7 +65,7 @@ class Router {
   HostCheck hosts_;
   KeyCheck keys_;
   std::vector<Route> routes_;
-  std::string id_prefix_;                     // ids of requests that bring none: this and a number
+  std::string id_prefix_;  // ids of requests that bring none: this and a number
   mutable std::atomic<uint64_t> next_id_{0};
 };
 

@@ -227,18 +227,18 @@ void HttpConnection::start_write() {
   }
   write_in_flight_ = true;
   stream_.write_some(asio::buffer(writing_.data() + written_, writing_.size() - written_),
-                           [self = shared_from_this()](error_code error, size_t count) {
-                             self->write_in_flight_ = false;
-                             self->written_ += count;
-                             if (error) {
-                               self->broken_ = true;
-                               self->fire_disconnect();
-                             } else {
-                               self->last_progress_ = Clock::now();
-                               self->start_write();
-                             }
-                             if (self->broken_ || !self->write_in_flight_) self->notify();
-                           });
+                     [self = shared_from_this()](error_code error, size_t count) {
+                       self->write_in_flight_ = false;
+                       self->written_ += count;
+                       if (error) {
+                         self->broken_ = true;
+                         self->fire_disconnect();
+                       } else {
+                         self->last_progress_ = Clock::now();
+                         self->start_write();
+                       }
+                       if (self->broken_ || !self->write_in_flight_) self->notify();
+                     });
 }
 
 void HttpConnection::fire_disconnect() {

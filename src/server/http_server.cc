@@ -116,7 +116,8 @@ void HttpServer::Impl::bind_tcp() {
   if (!error) acceptor.bind(endpoint, error);
   if (error) throw cannot_listen(where, error.message());
   port = acceptor.local_endpoint().port();
-  address = fmt::format("{}://{}:{}", tls ? "https" : "http", endpoint.address().is_v6() ? "[" + host + "]" : host, port);
+  address =
+      fmt::format("{}://{}:{}", tls ? "https" : "http", endpoint.address().is_v6() ? "[" + host + "]" : host, port);
 }
 
 void HttpServer::Impl::bind_local() {

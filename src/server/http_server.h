@@ -1,6 +1,6 @@
 #pragma once
-// HTTP/1.1 over TCP or a Unix socket, with TLS if there is a certificate: connections, limits, time-outs. Handlers see requests and exchanges only
-// (http_types.h).
+// HTTP/1.1 over TCP or a Unix socket, with TLS if there is a certificate: connections, limits, time-outs. Handlers see
+// requests and exchanges only (http_types.h).
 #include <chrono>
 #include <cstdint>
 #include <memory>

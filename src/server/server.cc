@@ -100,7 +100,8 @@ void fit_connections_to_descriptors(ServerConfig& config) {
     raised.rlim_cur = raised.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   }
-  if (limit.rlim_cur == RLIM_INFINITY || std::cmp_greater_equal(limit.rlim_cur, config.max_connections + kOthers)) return;
+  if (limit.rlim_cur == RLIM_INFINITY || std::cmp_greater_equal(limit.rlim_cur, config.max_connections + kOthers))
+    return;
   const int64_t left = std::max<int64_t>(static_cast<int64_t>(limit.rlim_cur) - kOthers, 1);
   log_warning(fmt::format("--max-connections {}: only {}, since this process may open {} files (ulimit -n)",
                           config.max_connections, left, limit.rlim_cur));

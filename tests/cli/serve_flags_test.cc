@@ -24,8 +24,8 @@ std::string serve_says(std::vector<std::string> args) {
 
 bool accepted(const std::string& said) { return has(said, "--port 70000: must be from 0 to 65535"); }
 
-// Each has a meaning, or is taken with a warning, or is refused with a reason; switches can be turned off. All are given
-// at once; the one that is refused goes, and the others are tried again.
+// Each has a meaning, or is taken with a warning, or is refused with a reason; switches can be turned off. All are
+// given at once; the one that is refused goes, and the others are tried again.
 TEST(ServeFlags, EveryFlagOfVllmIsKnown) {
   std::ifstream file(QUIRE_TEST_DATA "/cli/vllm_serve_flags.txt");
   std::vector<std::vector<std::string>> flags;
@@ -68,10 +68,10 @@ TEST(ServeFlags, EveryFlagOfVllmIsKnown) {
 
 TEST(ServeFlags, ShortNames) {
   for (const std::vector<std::string>& args : std::initializer_list<std::vector<std::string>>{
-           {"-tp", "1"}, {"-pp", "1"}, {"-dp=1"}, {"-dcp", "1"}, {"-pcp", "1"}, {"-n", "1"}, {"-r", "0"},
-           {"-dpl", "1"}, {"-dpn", "0"}, {"-dpr", "0"}, {"-dpa", "10.0.0.1"}, {"-dpp", "1"}, {"-dpb", "mp"},
-           {"-dph"}, {"-dpe"}, {"-dpm"}, {"-q", "gguf"}, {"-O2"}, {"-O", "3"}, {"-O=0"}, {"-asc", "4"},
-           {"-cc", "{}"}, {"-cc.mode", "3"}}) {
+           {"-tp", "1"},   {"-pp", "1"},  {"-dp=1"},     {"-dcp", "1"}, {"-pcp", "1"},        {"-n", "1"},
+           {"-r", "0"},    {"-dpl", "1"}, {"-dpn", "0"}, {"-dpr", "0"}, {"-dpa", "10.0.0.1"}, {"-dpp", "1"},
+           {"-dpb", "mp"}, {"-dph"},      {"-dpe"},      {"-dpm"},      {"-q", "gguf"},       {"-O2"},
+           {"-O", "3"},    {"-O=0"},      {"-asc", "4"}, {"-cc", "{}"}, {"-cc.mode", "3"}}) {
     EXPECT_TRUE(accepted(serve_says(args))) << args.front();
   }
   for (const char* name : {"-ep", "-ac", "-sc"}) EXPECT_TRUE(has(serve_says({name, "{}"}), std::string(name) + ": "));
@@ -98,9 +98,10 @@ TEST(ServeFlags, ConfigFile) {
     std::ofstream(path) << yaml;
     return serve_says({"--config", path});
   };
-  EXPECT_TRUE(accepted(says("model: x.gguf\nserved-model-name: [a, b]\nenable_prefix_caching: false\nenable-lora: false\n"
-                            "trust-remote-code: true\nasync-scheduling: false\nmax-model-len: 4k\napi-key: secret\n"
-                            "default-chat-template-kwargs: {enable_thinking: false}\ncompilation-config: {mode: 3}\n")));
+  EXPECT_TRUE(
+      accepted(says("model: x.gguf\nserved-model-name: [a, b]\nenable_prefix_caching: false\nenable-lora: false\n"
+                    "trust-remote-code: true\nasync-scheduling: false\nmax-model-len: 4k\napi-key: secret\n"
+                    "default-chat-template-kwargs: {enable_thinking: false}\ncompilation-config: {mode: 3}\n")));
   EXPECT_TRUE(has(says("enable-lora: true\n"), "enable-lora: not supported"));
   EXPECT_TRUE(has(says("speculative-config: {method: ngram}\n"), "speculative-config: not supported"));
   EXPECT_TRUE(has(says("max-model-le: 5\n"), "unknown option 'max-model-le'; did you mean 'max-model-len'?"));

@@ -77,8 +77,8 @@ TEST(Router, HostsOnLoopback) {
   const auto status = [&](const std::string& host) {
     return ask(server, "GET /health HTTP/1.1\r\nHost: " + host + "\r\n").status;
   };
-  for (const char* host : {"localhost", "LOCALHOST:80", "localhost.", "127.0.0.1", "127.0.0.1:8000", "127.1.2.3", "[::1]",
-                           "[::1]:8000"}) {
+  for (const char* host :
+       {"localhost", "LOCALHOST:80", "localhost.", "127.0.0.1", "127.0.0.1:8000", "127.1.2.3", "[::1]", "[::1]:8000"}) {
     EXPECT_EQ(status(host), 200) << host;
   }
   for (const char* host : {"evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example",
@@ -132,8 +132,8 @@ TEST(Router, RequestIds) {
   for (int i = 0; i < 3; ++i) ids.insert(id_of(ask(server, "GET /health HTTP/1.1\r\nHost: x\r\n")));
   EXPECT_EQ(ids.size(), 3U);
   EXPECT_EQ(ids.begin()->size(), 32U);
-  EXPECT_EQ(ids.count(id_of(ask(server, "GET /health HTTP/1.1\r\nHost: x\r\nX-Request-Id: " + std::string(200, 'a') +
-                                            "\r\n"))),
+  EXPECT_EQ(ids.count(id_of(
+                ask(server, "GET /health HTTP/1.1\r\nHost: x\r\nX-Request-Id: " + std::string(200, 'a') + "\r\n"))),
             0U)
       << "one that is too long is not echoed";
   const auto own = ask(server, "GET /own HTTP/1.1\r\nHost: x\r\n");
