@@ -11,6 +11,7 @@ import sys
 # A folder may include itself and every folder of an earlier tier; folders of one tier don't see each other.
 TIERS = [
     ["base"],
+    ["client"],
     ["tensor"],
     ["gpu"],
     ["distributed"],

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "cli/http_client.h"
 #include "cli/text_model.h"
+#include "client/http_client.h"
 
 namespace quire {
 namespace {
@@ -24,7 +24,7 @@ std::string text_at(const Json& json, const char* key) {
 class RemoteModel final : public TextModel {
  public:
   RemoteModel(const std::string& url, std::string model_name, const std::string& api_key)
-      : client_(url, api_key), name_(std::move(model_name)) {
+      : client_(parse_http_url(url, "url"), {.bearer_token = api_key}), name_(std::move(model_name)) {
     if (name_.empty()) name_ = first_model();
   }
 
@@ -53,7 +53,7 @@ class RemoteModel final : public TextModel {
       }
     }
     throw Error(ErrorKind::kUnavailable,
-                fmt::format("{}/models lists no model; name one with --model-name", client_.base_url()), "url");
+                fmt::format("{} lists no model; name one with --model-name", client_.url_of("/models")), "url");
   }
 
   Json request(const SamplingChoice& sampling) const {
@@ -99,7 +99,7 @@ class RemoteModel final : public TextModel {
     client_.post_stream(path, body.dump(-1, ' ', false, Json::error_handler_t::replace), [&](std::string_view data) {
       const Json event = Json::parse(data, nullptr, false);
       if (!event.is_object())
-        throw Error(ErrorKind::kInternal, client_.base_url() + path + ": a streamed event is not a JSON object", "url");
+        throw Error(ErrorKind::kInternal, client_.url_of(path) + ": a streamed event is not a JSON object", "url");
       if (const auto error = event.find("error"); error != event.end()) {
         throw Error(ErrorKind::kInternal,
                     "the server broke off: " + (error->is_object() ? text_at(*error, "message") : error->dump()),
