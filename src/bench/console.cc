@@ -40,10 +40,9 @@ void ProgressBar::show(size_t done) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
   const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
   const std::string left = done > 0 ? clock_text(seconds * (1 / share - 1)) : "?";
-  const std::string line =
-      fmt::format("\r{:3.0f}% |{:<{}}| {}/{} [{}<{}, {:.2f} requests/s] ", share * 100,
-                  std::string(static_cast<size_t>(share * kWidth), '#'), kWidth, done, total_, clock_text(seconds), left,
-                  rate);
+  const std::string line = fmt::format("\r{:3.0f}% |{:<{}}| {}/{} [{}<{}, {:.2f} requests/s] ", share * 100,
+                                       std::string(static_cast<size_t>(share * kWidth), '#'), kWidth, done, total_,
+                                       clock_text(seconds), left, rate);
   std::fputs(line.c_str(), stderr);
 }
 

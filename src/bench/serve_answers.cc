@@ -40,7 +40,8 @@ void read_choice(od::object choice, Facts& facts) {
     } else if (key == "delta" && field.value().type() == od::json_type::object) {
       for (auto part : field.value().get_object()) {
         const std::string_view name = part.unescaped_key();
-        if (name == "content" || name == "reasoning" || name == "reasoning_content") add_string(part.value(), facts.text);
+        if (name == "content" || name == "reasoning" || name == "reasoning_content")
+          add_string(part.value(), facts.text);
       }
     }
   }
@@ -78,7 +79,8 @@ struct ServeAnswers::Json {
         } else if (key == "usage" && type == od::json_type::object) {
           read_usage(field.value().get_object(), facts);
         } else if (key == "error" && type != od::json_type::null) {
-          facts.error = error_message_of(fmt::format(R"({{"error":{}}})", std::string_view(field.value().raw_json_token())));
+          facts.error = error_message_of(
+              fmt::format(R"({{"error":{}}})", std::string_view(simdjson::to_json_string(field.value()))));
         }
       }
     } catch (const simdjson::simdjson_error&) {

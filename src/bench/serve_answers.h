@@ -12,13 +12,13 @@ namespace quire {
 
 struct RequestOutcome {
   bool success = false;
-  std::string error;      // why not, if not
-  std::string text;       // generated
-  double start = 0;       // when it was sent; seconds since the first request of the run was due
-  double queue_time = 0;  // it waited so long in the client, in seconds
-  double ttft = 0;        // seconds from start to the first piece that has choices
-  double latency = 0;     // seconds from start to the last piece
-  std::vector<double> itls;                         // seconds between pieces
+  std::string error;         // why not, if not
+  std::string text;          // generated
+  double start = 0;          // when it was sent; seconds since the first request of the run was due
+  double queue_time = 0;     // it waited so long in the client, in seconds
+  double ttft = 0;           // seconds from start to the first piece that has choices
+  double latency = 0;        // seconds from start to the last piece
+  std::vector<double> itls;  // seconds between pieces
   int64_t prompt_tokens = -1, output_tokens = -1;  // as the server counts them; -1: it has not said
 };
 

@@ -3,6 +3,7 @@
 #include "bench/attention.h"
 #include "bench/device.h"
 #include "bench/latency.h"
+#include "bench/serve.h"
 #include "bench/throughput.h"
 #include "cli/command.h"
 #include "engine/options.h"
@@ -37,6 +38,16 @@ int bench_throughput(Arguments args) {
   return 0;
 }
 
+int bench_serve(Arguments args) {
+  ServeOptions options;
+  OptionTable table("quire bench serve", "Send requests to a server and measure its answers.");
+  add_serve_benchmark_options(table, options);
+  ParsedOptions parsed;
+  if (!parse_options(table, args, LogLevel::kInfo, parsed)) return 0;
+  run_serve_benchmark(std::move(options));
+  return 0;
+}
+
 int bench_attention(Arguments args) {
   constexpr int kCheckFailed = 1;
   AttentionBenchmarkOptions options;
@@ -63,6 +74,7 @@ int bench_command(Arguments args) {
   const std::string what = args.empty() ? "--help" : args.front();
   if (what == "latency") return bench_latency(args.subspan(1));
   if (what == "throughput") return bench_throughput(args.subspan(1));
+  if (what == "serve") return bench_serve(args.subspan(1));
   if (what == "attention") return bench_attention(args.subspan(1));
   if (what == "device") return bench_device(args.subspan(1));
   if (what == "-h" || what == "--help") {
@@ -71,13 +83,15 @@ int bench_command(Arguments args) {
         "\n"
         "  latency     time of one batch of requests\n"
         "  throughput  rate at which many requests are done\n"
+        "  serve       what a server's clients see: throughput, times to the first and between tokens\n"
         "  attention   time of one layer's attention, beside what the machine can do\n"
         "  device      what the machine or its GPU can do: memory, multiply-adds\n"
         "\n"
         "`quire bench <what> --help` lists the options.\n");
     return 0;
   }
-  throw invalid_argument("unknown benchmark '" + what + "'; there are latency, throughput, attention and device");
+  throw invalid_argument("unknown benchmark '" + what +
+                         "'; there are latency, throughput, serve, attention and device");
 }
 
 }  // namespace quire

@@ -15,6 +15,7 @@ int chat_command(Arguments args);
 int complete_command(Arguments args);
 int serve_command(Arguments args);
 int bench_command(Arguments args);
+int run_batch_command(Arguments args);
 int template_command(Arguments args);
 int tokenize_command(Arguments args);
 int detokenize_command(Arguments args);

@@ -23,7 +23,8 @@ constexpr const char* kUsage =
     "  chat           talk with a model, here or on a server\n"
     "  complete       continue a text, here or on a server\n"
     "  template       print what a conversation becomes in a model's chat template\n"
-    "  bench          measure: latency of a batch, attention, the machine\n"
+    "  run-batch      answer a file of requests\n"
+    "  bench          measure: latency of a batch, throughput, a server, attention, the machine\n"
     "  tokenize       the tokens of a text\n"
     "  detokenize     the text of token ids\n"
     "\n"
@@ -48,16 +49,17 @@ int dispatch(Arguments args) {
   if (command == "chat") return chat_command(rest);
   if (command == "complete") return complete_command(rest);
   if (command == "bench") return bench_command(rest);
+  if (command == "run-batch") return run_batch_command(rest);
   if (command == "template") return template_command(rest);
   if (command == "tokenize") return tokenize_command(rest);
   if (command == "detokenize") return detokenize_command(rest);
   std::string nearest;
-  for (const char* known : {"serve", "chat", "complete", "template", "bench", "tokenize", "detokenize"}) {
+  for (const char* known : {"serve", "chat", "complete", "run-batch", "template", "bench", "tokenize", "detokenize"}) {
     if (edit_distance(command, known) <= 2) nearest = known;
   }
   throw invalid_argument("unknown command '" + command + "'" +
                          (nearest.empty()
-                              ? "; there are serve, chat, complete, template, bench, tokenize and detokenize"
+                              ? "; there are serve, chat, complete, run-batch, template, bench, tokenize and detokenize"
                               : "; did you mean '" + nearest + "'?"));
 }
 

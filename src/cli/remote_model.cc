@@ -21,10 +21,16 @@ std::string text_at(const Json& json, const char* key) {
   return field != json.end() && field->is_string() ? field->get<std::string>() : std::string();
 }
 
+HttpClient::Options with_key(const std::string& api_key) {
+  HttpClient::Options options;
+  options.bearer_token = api_key;
+  return options;
+}
+
 class RemoteModel final : public TextModel {
  public:
   RemoteModel(const std::string& url, std::string model_name, const std::string& api_key)
-      : client_(parse_http_url(url, "url"), {.bearer_token = api_key}), name_(std::move(model_name)) {
+      : client_(parse_http_url(url, "url"), with_key(api_key)), name_(std::move(model_name)) {
     if (name_.empty()) name_ = first_model();
   }
 

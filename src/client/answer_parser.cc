@@ -108,8 +108,7 @@ void AnswerParser::take_header(std::string_view line) {
   if (name == "content-length") {
     uint64_t bytes = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), bytes);
-    if (error != std::errc{} || end != value.data() + value.size())
-      throw failure("a bad Content-Length in the answer");
+    if (error != std::errc{} || end != value.data() + value.size()) throw failure("a bad Content-Length in the answer");
     left_ = bytes;
   }
 }

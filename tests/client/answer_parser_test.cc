@@ -51,7 +51,8 @@ TEST(AnswerParser, WhatEndsWithTheConnection) {
   EXPECT_TRUE(parser.complete());
   EXPECT_FALSE(parser.keep_alive());
   parser.reset();
-  EXPECT_EQ(body_of(parser, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 7), "");
+  EXPECT_EQ(body_of(parser, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 7),
+            "");
   EXPECT_TRUE(parser.complete());
   EXPECT_FALSE(parser.keep_alive());
   EXPECT_EQ(parser.reason(), "Service Unavailable");
