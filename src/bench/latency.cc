@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 #include <utility>
 
 #include "base/error.h"
+#include "bench/console.h"
 #include "bench/engine_limits.h"
 #include "bench/python_format.h"
 #include "bench/requests.h"
@@ -106,10 +106,6 @@ void run_latency_benchmark(EngineConfig config, const LatencyOptions& options) {
   const std::vector<BenchRequest> requests =
       make_requests(options, engine.model_config().vocab_size, engine.config().seed);
   const bool detokenize = !options.disable_detokenize && has_tokenizer(engine);
-  const auto say = [](const std::string& text) {
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
-  };
   say("Warming up...\n");
   for (int i = 0; i < options.num_iters_warmup; ++i) run_requests(engine, requests, options.n, detokenize);
   std::vector<double> latencies;

@@ -50,26 +50,53 @@ std::string current_date() {
 // The names under which requests and results go.
 struct ModelNames {
   std::string in_requests, in_results;
-  std::string root;  // what the server loaded it from; may be empty
+  std::string root;           // what the server loaded it from; may be empty
+  int64_t max_model_len = 0;  // 0: the server does not say
 };
 
 ModelNames find_model(const ServeOptions& options, const HttpClient& client) {
-  ModelNames names{options.served_model_name.empty() ? options.model : options.served_model_name, options.model, {}};
-  if (!options.model.empty()) return names;
-  const Json list = Json::parse(client.get("/v1/models"), nullptr, false);
-  const Json* first = nullptr;
-  if (list.is_object() && list.contains("data") && list["data"].is_array() && !list["data"].empty())
-    first = &list["data"].front();
-  if (first == nullptr || !first->is_object() || !first->contains("id") || !(*first)["id"].is_string()) {
+  ModelNames names{options.served_model_name.empty() ? options.model : options.served_model_name, options.model, {}, 0};
+  Json list;
+  try {
+    list = Json::parse(client.get("/v1/models"), nullptr, false);
+  } catch (const Error&) {
+    if (names.in_requests.empty()) throw;
+  }
+  const auto text_at = [](const Json& object, const char* key) {
+    const auto field = object.find(key);
+    return field != object.end() && field->is_string() ? field->get<std::string>() : std::string();
+  };
+  const bool listed = list.is_object() && list.contains("data") && list["data"].is_array();
+  for (const Json& entry : listed ? list["data"] : Json::array()) {
+    if (!entry.is_object()) continue;
+    const std::string id = text_at(entry, "id");
+    if (id.empty() || (!names.in_requests.empty() && id != names.in_requests)) continue;
+    names.root = text_at(entry, "root");
+    if (const auto most = entry.find("max_model_len"); most != entry.end() && most->is_number_integer())
+      names.max_model_len = *most;
+    if (names.in_requests.empty()) say(fmt::format("Model: {} (the first that the server lists)\n", id));
+    names.in_requests = id;
+    if (names.in_results.empty()) names.in_results = id;
+    return names;
+  }
+  if (names.in_requests.empty()) {
     throw Error(ErrorKind::kUnavailable,
                 fmt::format("{} lists no model; name one with --model", client.url_of("/v1/models")), "model");
   }
-  const std::string id = (*first)["id"];
-  if (const auto root = first->find("root"); root != first->end() && root->is_string()) names.root = *root;
-  if (names.in_requests.empty()) names.in_requests = id;
-  names.in_results = id;
-  say(fmt::format("Model: {} (the first that the server lists)\n", id));
+  if (names.in_results.empty()) names.in_results = names.in_requests;
   return names;
+}
+
+// Found before anything is sent: a server would refuse such requests one by one.
+void check_lengths(const std::vector<DatasetRequest>& requests, const ModelNames& model) {
+  if (model.max_model_len == 0) return;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const int64_t total = requests[i].prompt_len + requests[i].output_len;
+    if (total <= model.max_model_len) continue;
+    throw invalid_argument(fmt::format("prompt {}: {} + {} tokens; the server's limit (max_model_len) is {}", i + 1,
+                                       requests[i].prompt_len, requests[i].output_len, model.max_model_len),
+                           "input-len");
+  }
 }
 
 // A tokenizer with what it is made of.
@@ -305,6 +332,7 @@ void run_serve_benchmark(ServeOptions options) {
   if (!options.skip_tokenizer_init) open_coder(coder, options, model, asking);
   identity.tokenizer_id = coder.id;
   const std::vector<DatasetRequest> requests = load_dataset(options.dataset, coder.coder.get());
+  check_lengths(requests, model);
   const AnswerShape shape = options.backend == "openai-embeddings" ? AnswerShape::kWhole : AnswerShape::kStream;
   if (shape == AnswerShape::kStream && !options.temperature)
     say("No --temperature: the server's default holds, which may differ between servers.\n");

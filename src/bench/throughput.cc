@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "bench/console.h"
 #include "bench/engine_limits.h"
 #include "bench/python_format.h"
 #include "bench/result_file.h"
@@ -21,24 +21,15 @@ namespace {
 
 constexpr double kMany = 1 << 24;
 
-struct Lengths {
-  int64_t least, most;
-};
-
-Lengths lengths_of(double middle, double ratio) {
-  const auto least = static_cast<int64_t>(std::floor(middle * (1 - ratio)));
-  const auto most = static_cast<int64_t>(std::ceil(middle * (1 + ratio)));
-  return {std::max<int64_t>(least, 1), std::max<int64_t>(most, 1)};
+LengthRange input_lengths(const DatasetOptions& options) {
+  return random_lengths(options.random_input_len, random_ratio(options, "input"));
 }
-Lengths input_lengths(const ThroughputOptions& options) {
-  return lengths_of(options.input_len > 0 ? options.input_len : options.random_input_len, options.random_range_ratio);
-}
-Lengths output_lengths(const ThroughputOptions& options) {
-  return lengths_of(options.output_len > 0 ? options.output_len : options.random_output_len,
-                    options.random_range_ratio);
+LengthRange output_lengths(const DatasetOptions& options) {
+  return random_lengths(options.random_output_len, random_ratio(options, "output"));
 }
 
-void check_lengths(const ThroughputOptions& options, int64_t max_model_len) {
+void check_random_lengths(const DatasetOptions& options, int64_t max_model_len) {
+  if (options.name != "random") return;
   const int64_t input = options.random_prefix_len + input_lengths(options).most, output = output_lengths(options).most;
   if (input + output > max_model_len) {
     throw invalid_argument(
@@ -49,13 +40,32 @@ void check_lengths(const ThroughputOptions& options, int64_t max_model_len) {
   }
 }
 
-int32_t draw(const Lengths& lengths, std::mt19937_64& random) {
+void check_lengths(const std::vector<BenchRequest>& requests, int64_t max_model_len) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const int64_t input = std::ssize(requests[i].prompt), output = requests[i].output_len;
+    if (input + output <= max_model_len) continue;
+    throw invalid_argument(
+        fmt::format("prompt {} of the dataset: {} + {} tokens; the model's limit (--max-model-len) is "
+                    "{}",
+                    i + 1, input, output, max_model_len),
+        "dataset-path");
+  }
+}
+
+int32_t draw(const LengthRange& lengths, std::mt19937_64& random) {
   return static_cast<int32_t>(std::uniform_int_distribution<int64_t>(lengths.least, lengths.most)(random));
 }
 
-void say(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+std::vector<BenchRequest> make_requests(const Engine& engine, const ThroughputOptions& options, uint64_t seed) {
+  if (options.dataset.name == "random")
+    return make_throughput_requests(options, engine.model_config().vocab_size, seed);
+  DatasetOptions dataset = options.dataset;
+  dataset.seed = seed;
+  const std::unique_ptr<TextCoder> coder = local_coder(engine.tokenizer(), &engine.chat_format());
+  std::vector<BenchRequest> requests;
+  for (const DatasetRequest& request : load_dataset(dataset, coder.get()))
+    requests.push_back({engine.tokenizer().encode(request.prompt, true), request.output_len});
+  return requests;
 }
 
 }  // namespace
@@ -63,34 +73,30 @@ void say(const std::string& text) {
 void add_throughput_options(OptionTable& table, ThroughputOptions& options) {
   table.group("Throughput benchmark");
   table.add_unbound("backend", "requests run in this process").choices({"vllm"});
-  table.add_unbound("dataset-name", "prompts are random tokens").choices({"random"});
-  table.add("num-prompts", options.num_prompts, "requests, all sent at once").range(1, kMany);
   table.add("num-warmups", options.num_warmups, "requests before the measurement").range(0, kMany);
   table.add("n", options.n, "sequences generated for each prompt").range(1, 1024);
-  table.add("input-len", options.input_len, "instead of --random-input-len").word("auto", 0).range(1, kMany);
-  table.add("output-len", options.output_len, "instead of --random-output-len").word("auto", 0).range(1, kMany);
-  table.add("random-input-len", options.random_input_len, "tokens in a prompt").range(1, kMany);
-  table.add("random-output-len", options.random_output_len, "tokens to generate for a prompt").range(1, kMany);
-  table
-      .add("random-range-ratio", options.random_range_ratio,
-           "lengths are uniform from 1 - this to 1 + this times what is given")
-      .range(0, 0.999999);
-  table.add("random-prefix-len", options.random_prefix_len, "tokens that all prompts have in common before their own")
-      .range(0, kMany);
+  table.add("prefix-len", options.prefix_len, "instead of --random-prefix-len").range(0, kMany);
   table.add("output-json", options.output_json, "file for the results").value_name("FILE");
   table.add("disable-detokenize", options.disable_detokenize, "leave the text of the tokens out of the measured time");
-  table.refused("dataset-path", "prompts are random tokens");
-  table.refused("async-engine", "there is one engine; its requests are asynchronous");
+  table.ignored("async-engine", Values::kNone, "there is one engine; its requests are asynchronous");
+  table.ignored("prequeue-requests", Values::kNone, "all requests are submitted at once");
   table.refused("lora-path", "LoRA is not supported");
   table.refused("profile", "there is no built-in profiler; run the command under perf");
+  add_dataset_options(table, options.dataset);
+}
+
+void finish_throughput_options(ThroughputOptions& options) {
+  if (options.dataset.name.empty()) options.dataset.name = options.dataset.path.empty() ? "random" : "sharegpt";
+  if (options.prefix_len) options.dataset.random_prefix_len = static_cast<int32_t>(*options.prefix_len);
+  finish_dataset_options(options.dataset);
 }
 
 std::vector<BenchRequest> make_throughput_requests(const ThroughputOptions& options, int64_t vocab_size,
                                                    uint64_t seed) {
   std::mt19937_64 random(seed);
-  const std::vector<int32_t> prefix = random_prompt(options.random_prefix_len, vocab_size, random);
-  const Lengths inputs = input_lengths(options), outputs = output_lengths(options);
-  std::vector<BenchRequest> requests(static_cast<size_t>(options.num_prompts));
+  const std::vector<int32_t> prefix = random_prompt(options.dataset.random_prefix_len, vocab_size, random);
+  const LengthRange inputs = input_lengths(options.dataset), outputs = output_lengths(options.dataset);
+  std::vector<BenchRequest> requests(static_cast<size_t>(options.dataset.num_prompts));
   for (BenchRequest& request : requests) {
     request.prompt = prefix;
     const std::vector<int32_t> own = random_prompt(draw(inputs, random), vocab_size, random);
@@ -136,23 +142,28 @@ std::string throughput_json(const ThroughputReport& report) {
       python_repr(static_cast<double>(tokens) / report.seconds));
 }
 
-void run_throughput_benchmark(EngineConfig config, const ThroughputOptions& options) {
-  if (config.max_model_len > 0) check_lengths(options, config.max_model_len);
+void run_throughput_benchmark(EngineConfig config, const ThroughputOptions& given) {
+  ThroughputOptions options = given;
+  finish_throughput_options(options);
+  if (config.max_model_len > 0) check_random_lengths(options.dataset, config.max_model_len);
   ResultFile file(options.output_json);
-  const int64_t sequences = int64_t{std::max(options.num_prompts, options.num_warmups)} * options.n;
+  const int64_t sequences = int64_t{std::max(options.dataset.num_prompts, options.num_warmups)} * options.n;
   config.max_num_queued_reqs = std::max<int64_t>({config.max_num_queued_reqs, 1024, sequences});  // all come at once
   config.log_stats = false;
   Engine engine(std::move(config));
-  check_lengths(options, engine.max_model_len());
+  check_random_lengths(options.dataset, engine.max_model_len());
 
-  const int64_t vocab_size = engine.model_config().vocab_size;
   const uint64_t seed = engine.config().seed;
-  const std::vector<BenchRequest> requests = make_throughput_requests(options, vocab_size, seed);
+  const std::vector<BenchRequest> requests = make_requests(engine, options, seed);
+  check_lengths(requests, engine.max_model_len());
   if (options.num_warmups > 0) {
     ThroughputOptions warmup = options;
-    warmup.num_prompts = options.num_warmups;
-    // Other prompts, so that none is in the prefix cache.
-    run_requests(engine, make_throughput_requests(warmup, vocab_size, ~seed), options.n, false);
+    warmup.dataset.num_prompts = options.num_warmups;
+    warmup.dataset.num_prefixes = 1;
+    // Other prompts where they are made up, so that none is in the prefix cache.
+    const std::vector<BenchRequest> before = make_requests(engine, warmup, ~seed);
+    check_lengths(before, engine.max_model_len());
+    run_requests(engine, before, options.n, false);
   }
   const ThroughputReport report = measure_throughput(engine, requests, options);
   say(throughput_text(report));

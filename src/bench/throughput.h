@@ -1,20 +1,23 @@
 #pragma once
 // `quire bench throughput`: many requests at once, as `vllm bench throughput` measures and prints them.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/option_table.h"
+#include "bench/datasets.h"
 #include "bench/requests.h"
 #include "engine/config.h"
 
 namespace quire {
 
 struct ThroughputOptions {
-  int32_t num_prompts = 1000, n = 1, num_warmups = 0;
-  int32_t input_len = 0, output_len = 0;  // 0 = those of the dataset
-  int32_t random_input_len = 1024, random_output_len = 128, random_prefix_len = 0;
-  double random_range_ratio = 0.0;
+  ThroughputOptions() { dataset.name.clear(); }
+
+  DatasetOptions dataset;  // an empty name: sharegpt if there is a path, else random
+  std::optional<int64_t> prefix_len;
+  int32_t n = 1, num_warmups = 0;
   bool disable_detokenize = false;
   std::string output_json;  // empty = none
 };
@@ -27,8 +30,10 @@ struct ThroughputReport {
 
 void add_throughput_options(OptionTable& table, ThroughputOptions& options);
 
-// Prompts of random tokens after a common prefix; lengths uniform in [floor(l (1 - ratio)), ceil(l (1 + ratio))], at
-// least 1.
+// Settles --dataset-name and what stands in for other flags. Throws Error(kInvalidArgument) naming the flag at fault.
+void finish_throughput_options(ThroughputOptions& options);
+
+// --dataset-name random: prompts of random tokens after a common prefix, with lengths of random_lengths().
 std::vector<BenchRequest> make_throughput_requests(const ThroughputOptions& options, int64_t vocab_size, uint64_t seed);
 
 // Loads the model, measures, prints to stdout and writes the JSON file. Throws Error: kInvalidArgument before any run

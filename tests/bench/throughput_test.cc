@@ -39,21 +39,28 @@ class ThroughputOptionsTest : public ::testing::Test {
 
 TEST_F(ThroughputOptionsTest, FlagsOfTheField) {
   table_.parse({});
-  EXPECT_EQ(options_.num_prompts, 1000);
-  EXPECT_EQ(options_.random_input_len, 1024);
-  EXPECT_EQ(options_.random_output_len, 128);
-  EXPECT_EQ(options_.random_range_ratio, 0.0);
+  EXPECT_EQ(options_.dataset.num_prompts, 1000);
+  EXPECT_EQ(options_.dataset.random_input_len, 1024);
+  EXPECT_EQ(options_.dataset.random_output_len, 128);
+  EXPECT_EQ(options_.dataset.random_range_ratio, "0.0");
   table_.parse(std::vector<std::string>{"--backend", "vllm", "--dataset-name", "random", "--num-prompts", "7",
                                         "--random-range-ratio", "0.5", "--input-len=9", "--seed", "3"});
-  EXPECT_EQ(options_.num_prompts, 7);
-  EXPECT_EQ(options_.random_range_ratio, 0.5);
-  EXPECT_EQ(options_.input_len, 9);
+  EXPECT_EQ(options_.dataset.num_prompts, 7);
+  EXPECT_EQ(options_.dataset.random_range_ratio, "0.5");
+  EXPECT_EQ(options_.dataset.input_len, 9);
+  finish_throughput_options(options_);
+  EXPECT_EQ(options_.dataset.random_input_len, 9);
   EXPECT_EQ(config_.seed, 3U);
 }
 
 TEST_F(ThroughputOptionsTest, Refusals) {
-  EXPECT_EQ(error({"--dataset-name", "sharegpt"}), "--dataset-name sharegpt: must be one of random");
-  EXPECT_EQ(error({"--dataset-path", "x.json"}), "--dataset-path: prompts are random tokens");
+  EXPECT_NE(error({"--dataset-name", "sonnet"}).find("--dataset-name sonnet: must be one of random"),
+            std::string::npos);
+  EXPECT_NE(error({"--dataset-path", "/nonexistent.json"}).find("/nonexistent.json"), std::string::npos);
+  EXPECT_EQ(options_.dataset.name, "");  // sharegpt then
+  EXPECT_NE(error({"--dataset-path", "x", "--dataset-name", "random"}).find("prompts of --dataset-name random"),
+            std::string::npos);
+  options_.dataset.path.clear();
   EXPECT_NE(error({"--random-range-ratio", "1"}).find("--random-range-ratio 1: must be from 0"), std::string::npos);
   EXPECT_NE(error({"--num-prompts", "0"}).find("--num-prompts 0: must be from 1"), std::string::npos);
 }
@@ -72,11 +79,11 @@ TEST_F(ThroughputOptionsTest, FoundBeforeTheModelIsLoaded) {
 
 TEST(ThroughputRequests, LengthsSpreadOverTheirRange) {
   ThroughputOptions options;
-  options.num_prompts = 2000;
-  options.random_input_len = 11;
-  options.random_output_len = 5;
-  options.random_range_ratio = 0.5;
-  options.random_prefix_len = 3;
+  options.dataset.num_prompts = 2000;
+  options.dataset.random_input_len = 11;
+  options.dataset.random_output_len = 5;
+  options.dataset.random_range_ratio = "0.5";
+  options.dataset.random_prefix_len = 3;
   const auto requests = make_throughput_requests(options, 50, 1);
   ASSERT_EQ(requests.size(), 2000U);
   std::set<size_t> inputs;
@@ -97,7 +104,7 @@ TEST(ThroughputRequests, LengthsSpreadOverTheirRange) {
   EXPECT_EQ(*ids.begin(), 0);
   EXPECT_EQ(make_throughput_requests(options, 50, 1)[7].prompt, requests[7].prompt);
   EXPECT_NE(make_throughput_requests(options, 50, 2)[7].prompt, requests[7].prompt);
-  options.random_range_ratio = 0.0;
+  options.dataset.random_range_ratio = "0.0";
   for (const BenchRequest& request : make_throughput_requests(options, 50, 1)) {
     EXPECT_EQ(request.prompt.size(), 14U);
     EXPECT_EQ(request.output_len, 5);
@@ -109,11 +116,11 @@ TEST(MeasureThroughput, CountsWhatTheEngineDid) {
   config.max_num_queued_reqs = 100;
   const FakeEngine fake(config);
   ThroughputOptions options;
-  options.num_prompts = 40;
+  options.dataset.num_prompts = 40;
   options.n = 2;
-  options.input_len = 30;
-  options.output_len = 10;
-  options.random_range_ratio = 0.5;
+  options.dataset.random_input_len = 30;
+  options.dataset.random_output_len = 10;
+  options.dataset.random_range_ratio = "0.5";
   const auto requests = make_throughput_requests(options, 80, 5);  // ids that the model likes
   const ThroughputReport report = measure_throughput(*fake.engine, requests, options);
   fake.expect_quiet();
