@@ -32,7 +32,7 @@ class ChatTemplate {
     bool add_generation_prompt = true;
     std::span<const SpecialToken> special_tokens;
     const std::tm* now = nullptr;   // local time for strftime_now; null: the clock
-    int64_t max_steps = 1'000'000;  // evaluations, and 64 bytes of text that are read or copied
+    int64_t max_steps = 1'000'000;  // evaluations; 64 bytes copied or searched; 16 read by character
   };
   // Throws Error(kInvalidArgument): the template's own raise_exception message, or line and reason; also past
   // max_steps, 16 MiB of output, 48 MiB of values or depth 64. Safe to call from several threads.

@@ -46,9 +46,10 @@ class HeapObject {
 class Arena {
  public:
   static constexpr int64_t kMaxSteps = 1'000'000;
-  static constexpr size_t kBytesPerStep = 64;     // reading or copying this much text costs a step
-  static constexpr size_t kMaxBytes = 48u << 20;  // of live values
-  static constexpr size_t kMaxText = 16u << 20;   // of one string, and of all output together
+  static constexpr size_t kBytesPerStep = 64;         // copying this much text, or a search in it, costs a step
+  static constexpr size_t kScannedBytesPerStep = 16;  // the same where each character is looked at
+  static constexpr size_t kMaxBytes = 48u << 20;      // of live values
+  static constexpr size_t kMaxText = 16u << 20;       // of one string, and of all output together
 
   explicit Arena(int64_t max_steps = kMaxSteps) : max_steps_(max_steps) {}
   Arena(const Arena&) = delete;
@@ -60,6 +61,7 @@ class Arena {
     if ((steps_ += count) > max_steps_) fail_steps();
   }
   void work(size_t bytes) { step(static_cast<int64_t>(bytes / kBytesPerStep)); }
+  void scan(size_t bytes) { step(static_cast<int64_t>(bytes / kScannedBytesPerStep)); }
 
   // Throws Failure if that much more does not fit; for use before a large allocation.
   void check_room(size_t bytes) const {

@@ -31,6 +31,7 @@ AttributePath::AttributePath(Interpreter& interpreter, const Value& attribute, c
     parts_.push_back(attribute);
     return;
   }
+  interpreter.arena().scan(attribute.text().size());
   for (const std::string_view part : split(attribute.text(), ".", -1)) {
     int64_t index = 0;
     const bool is_index = !part.empty() &&
@@ -42,6 +43,7 @@ AttributePath::AttributePath(Interpreter& interpreter, const Value& attribute, c
 
 Value AttributePath::operator()(const Value& item) const {
   Value value = item;
+  interpreter_.arena().step(static_cast<int64_t>(parts_.size()));
   for (const Value& part : parts_) {
     value = interpreter_.item(value, part);
     if (value.is_undefined() && !fallback_.is_none()) value = fallback_;
@@ -78,7 +80,7 @@ std::string escape_markup(std::string_view text) {
 
 Value fold_case(Arena& arena, const Value& value) {
   if (!value.is_string()) return value;
-  arena.work(4 * value.text().size());
+  arena.scan(value.text().size());
   return Value::string(arena, to_lower(value.text()));
 }
 

@@ -153,7 +153,7 @@ Value filter_wordwrap(Interpreter& in, const Value& input, const Arguments& argu
   const int64_t width = p.integer(0, 79);
   const bool break_long = p.flag(1, true), break_on_hyphens = p.flag(3, true);
   const string_view end = p.text(2, "\n");
-  in.arena().work(16 * input.text().size());
+  in.arena().scan(4 * input.text().size());
   std::string out;
   bool first = true;
   for (const string_view paragraph : split_lines(input.text(), false)) {
@@ -175,6 +175,7 @@ Value filter_filesizeformat(Interpreter& in, const Value& input, const Arguments
   const Parameters p("filesizeformat", arguments, {"binary"});
   const bool binary = p.flag(0, false);
   double size = 0;
+  if (input.is_string()) in.arena().scan(input.text().size());
   if (input.is_number()) {
     size = input.as_real();
   } else if (!input.is_string() || !parse_real(input.text(), size)) {

@@ -19,7 +19,7 @@ template <std::string (*kConvert)(string_view)>
 Value convert(Interpreter& in, const Value& input, const Arguments& arguments) {
   const Parameters none("this filter", arguments, {});
   const Value text = str_value(in.arena(), input);
-  in.arena().work(4 * text.text().size());
+  in.arena().scan(text.text().size());
   return Value::string(in.arena(), kConvert(text.text()));
 }
 
@@ -57,7 +57,7 @@ Value filter_trim(Interpreter& in, const Value& input, const Arguments& argument
   const string_view characters = p.text(0, "");
   const string_view rest =
       p.has_value(0) ? strip(text.text(), characters, Side::kBoth) : strip(text.text(), Side::kBoth);
-  in.arena().work(text.text().size() - rest.size() + 8 * characters.size());
+  in.arena().scan(text.text().size() - rest.size() + 2 * characters.size());
   return text.part(rest);
 }
 
@@ -127,7 +127,7 @@ Value filter_truncate(Interpreter& in, const Value& input, const Arguments& argu
 Value filter_wordcount(Interpreter& in, const Value& input, const Arguments& arguments) {
   const Parameters none("wordcount", arguments, {});
   const std::string text = to_str(input);
-  in.arena().work(text.size());
+  in.arena().scan(text.size());
   const char* p = text.data();
   const char* const end = p + text.size();
   int64_t words = 0;
@@ -161,7 +161,9 @@ Value filter_format(Interpreter& in, const Value& input, const Arguments& argume
   return format_percent(in.arena(), str_value(in.arena(), input), values);
 }
 
-void append_url_quoted(std::string& out, string_view text, string_view safe) {
+void append_url_quoted(Arena& arena, std::string& out, string_view text, string_view safe) {
+  constexpr string_view kHex = "0123456789ABCDEF";
+  arena.scan(text.size());
   for (const char c : text) {
     if (out.size() > Arena::kMaxText) fail("urlencode: the result is too long");
     const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -169,7 +171,9 @@ void append_url_quoted(std::string& out, string_view text, string_view safe) {
     if (plain) {
       out += c;
     } else {
-      fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<uint8_t>(c));
+      out += '%';
+      out += kHex[static_cast<uint8_t>(c) >> 4];
+      out += kHex[static_cast<uint8_t>(c) & 15];
     }
   }
 }
@@ -178,15 +182,15 @@ Value filter_urlencode(Interpreter& in, const Value& input, const Arguments& arg
   const Parameters none("urlencode", arguments, {});
   std::string out;
   if (!input.is_dict() && !input.holds_items()) {
-    append_url_quoted(out, to_str(input), "/");
+    append_url_quoted(in.arena(), out, to_str(input), "/");
     return Value::string(in.arena(), std::move(out));
   }
   const auto append_pair = [&](const Value& key, const Value& value) {
     if (!out.empty()) out += '&';
     std::string pair;
-    append_url_quoted(pair, to_str(key), " ");
+    append_url_quoted(in.arena(), pair, to_str(key), " ");
     pair += '=';
-    append_url_quoted(pair, to_str(value), " ");
+    append_url_quoted(in.arena(), pair, to_str(value), " ");
     std::replace(pair.begin(), pair.end(), ' ', '+');
     out += pair;
   };
@@ -224,6 +228,7 @@ Value filter_tojson(Interpreter& in, const Value& input, const Arguments& argume
     if (separators.size() != 2 || !separators[0].is_string() || !separators[1].is_string()) {
       fail("tojson: separators must be two strings");
     }
+    in.arena().work(separators[0].text().size() + separators[1].text().size());
     style.item_separator = separators[0].text();
     style.key_separator = separators[1].text();
   }
@@ -238,7 +243,7 @@ Value to_integer(double value) {
   return Value::integer(static_cast<int64_t>(value));
 }
 
-Value filter_int(Interpreter&, const Value& input, const Arguments& arguments) {
+Value filter_int(Interpreter& in, const Value& input, const Arguments& arguments) {
   const Parameters p("int", arguments, {"default", "base"});
   if (input.is_undefined()) input.fail_undefined();
   if (input.is_integer()) return Value::integer(input.as_integer());
@@ -246,6 +251,7 @@ Value filter_int(Interpreter&, const Value& input, const Arguments& arguments) {
   Value fallback = p.get(0, Value::integer(0));
   if (input.kind() == Kind::kFloat) return std::isfinite(input.as_real()) ? to_integer(input.as_real()) : fallback;
   if (!input.is_string()) return fallback;
+  in.arena().scan(2 * input.text().size());  // it is read as an integer, then as a real number
   int64_t value = 0;
   switch (parse_integer(input.text(), static_cast<int>(std::clamp<int64_t>(p.integer(1, 10), 0, 36)), value)) {
     case IntegerParse::kOk:
@@ -260,11 +266,12 @@ Value filter_int(Interpreter&, const Value& input, const Arguments& arguments) {
   return to_integer(real);
 }
 
-Value filter_float(Interpreter&, const Value& input, const Arguments& arguments) {
+Value filter_float(Interpreter& in, const Value& input, const Arguments& arguments) {
   const Parameters p("float", arguments, {"default"});
   if (input.is_undefined()) input.fail_undefined();
   if (input.is_number()) return Value::real(input.as_real());
   double value = 0;
+  if (input.is_string()) in.arena().scan(input.text().size());
   if (input.is_string() && parse_real(input.text(), value)) return Value::real(value);
   return p.get(0, Value::real(0));
 }

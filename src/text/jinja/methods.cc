@@ -24,7 +24,7 @@ constexpr size_t kNone = string_view::npos;
 template <std::string (*kConvert)(string_view)>
 Value convert(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters none("this method", arguments, {});
-  in.arena().work(4 * self.text().size());
+  in.arena().scan(self.text().size());
   return Value::string(in.arena(), kConvert(self.text()));
 }
 
@@ -33,7 +33,7 @@ Value strip_method(Interpreter& in, const Value& self, const Arguments& argument
   const Parameters p("strip", arguments, {"chars"});
   const string_view characters = p.text(0, "");
   const string_view text = p.has_value(0) ? strip(self.text(), characters, kSide) : strip(self.text(), kSide);
-  in.arena().work(self.text().size() - text.size() + 8 * characters.size());
+  in.arena().scan(self.text().size() - text.size() + 2 * characters.size());
   return self.part(text);
 }
 
@@ -65,7 +65,7 @@ string_view separator_of(const Parameters& p) {
 Value split_method(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters p("split", arguments, {"sep", "maxsplit"});
   const int64_t limit = p.integer(1, -1);
-  in.arena().work(self.text().size());
+  p.has_value(0) ? in.arena().work(self.text().size()) : in.arena().scan(self.text().size());
   return parts_list(in, self,
                     p.has_value(0) ? split(self.text(), separator_of(p), limit) : split_space(self.text(), limit));
 }
@@ -73,7 +73,7 @@ Value split_method(Interpreter& in, const Value& self, const Arguments& argument
 Value rsplit_method(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters p("rsplit", arguments, {"sep", "maxsplit"});
   const int64_t limit = p.integer(1, -1);
-  in.arena().work(self.text().size());
+  p.has_value(0) ? in.arena().work(self.text().size()) : in.arena().scan(self.text().size());
   return parts_list(in, self,
                     p.has_value(0) ? split_from_right(self.text(), separator_of(p), limit)
                                    : split_space_from_right(self.text(), limit));
@@ -81,7 +81,7 @@ Value rsplit_method(Interpreter& in, const Value& self, const Arguments& argumen
 
 Value splitlines_method(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters p("splitlines", arguments, {"keepends"});
-  in.arena().work(self.text().size());
+  in.arena().scan(self.text().size());
   return parts_list(in, self, split_lines(self.text(), p.flag(0, false)));
 }
 
@@ -179,15 +179,17 @@ Value join_method(Interpreter& in, const Value& self, const Arguments& arguments
   return Value::string(in.arena(), std::move(out));
 }
 
-Value removeprefix_method(Interpreter&, const Value& self, const Arguments& arguments) {
+Value removeprefix_method(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters p("removeprefix", arguments, {"prefix"}, 1);
   const string_view prefix = p.text(0, "");
+  in.arena().work(prefix.size());
   return self.text().starts_with(prefix) ? self.part(self.text().substr(prefix.size())) : self;
 }
 
-Value removesuffix_method(Interpreter&, const Value& self, const Arguments& arguments) {
+Value removesuffix_method(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters p("removesuffix", arguments, {"suffix"}, 1);
   const string_view suffix = p.text(0, "");
+  in.arena().work(suffix.size());
   return self.text().ends_with(suffix) ? self.part(self.text().substr(0, self.text().size() - suffix.size())) : self;
 }
 
@@ -199,8 +201,8 @@ Value justify_method(Interpreter& in, const Value& self, const Arguments& argume
   const string_view fill = p.text(1, " ");
   if (count_characters(fill) != 1) fail("The fill character must be exactly one character long");
   const int64_t width = p.integer(0, 0);
-  const auto length = static_cast<int64_t>(count_characters(self.text()));
   in.arena().work(self.text().size());
+  const auto length = static_cast<int64_t>(count_characters(self.text()));
   if (width <= length) return self;
   const int64_t missing = width - length;
   if (missing > static_cast<int64_t>(Arena::kMaxText)) fail(fmt::format("the width {} is too large", width));
@@ -218,6 +220,7 @@ Value zfill_method(Interpreter& in, const Value& self, const Arguments& argument
   const Parameters p("zfill", arguments, {"width"}, 1);
   const string_view text = self.text();
   const int64_t width = p.integer(0, 0);
+  in.arena().work(text.size());
   const auto length = static_cast<int64_t>(count_characters(text));
   if (width <= length) return self;
   const int64_t missing = width - length;
@@ -232,6 +235,7 @@ Value zfill_method(Interpreter& in, const Value& self, const Arguments& argument
 Value expandtabs_method(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters p("expandtabs", arguments, {"tabsize"});
   const int64_t size = std::clamp<int64_t>(p.integer(0, 8), 0, 1024);
+  in.arena().scan(self.text().size());
   std::string out;
   int64_t column = 0;
   for (const char c : self.text()) {
@@ -255,7 +259,7 @@ Value expandtabs_method(Interpreter& in, const Value& self, const Arguments& arg
 template <bool (*kPredicate)(char32_t), bool kEmpty = false>
 Value all_characters(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters none("this method", arguments, {});
-  in.arena().work(self.text().size());
+  in.arena().scan(self.text().size());
   const char* p = self.text().data();
   const char* const end = p + self.text().size();
   if (p == end) return Value::boolean(kEmpty);
@@ -276,7 +280,7 @@ Value isascii_method(Interpreter& in, const Value& self, const Arguments&) {
 
 template <bool (*kWanted)(char32_t), bool (*kUnwanted)(char32_t)>
 Value has_case(Interpreter& in, const Value& self, const Arguments&) {
-  in.arena().work(self.text().size());
+  in.arena().scan(self.text().size());
   const char* p = self.text().data();
   const char* const end = p + self.text().size();
   bool found = false;
@@ -290,7 +294,7 @@ Value has_case(Interpreter& in, const Value& self, const Arguments&) {
 
 Value isidentifier_method(Interpreter& in, const Value& self, const Arguments& arguments) {
   const Parameters none("isidentifier", arguments, {});
-  in.arena().work(self.text().size());
+  in.arena().scan(self.text().size());
   const char* p = self.text().data();
   const char* const end = p + self.text().size();
   bool good = p < end;
@@ -327,7 +331,7 @@ Value translate_method(Interpreter& in, const Value& self, const Arguments& argu
 }
 
 Value istitle_method(Interpreter& in, const Value& self, const Arguments&) {
-  in.arena().work(self.text().size());
+  in.arena().scan(self.text().size());
   const char* p = self.text().data();
   const char* const end = p + self.text().size();
   bool cased = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -131,12 +132,21 @@ std::string_view first_character(std::string_view text) { return text.substr(0, 
 std::string_view strip(std::string_view text, Side side) { return strip_if(text, side, is_space); }
 
 std::string_view strip(std::string_view text, std::string_view characters, Side side) {
-  std::u32string set;
-  const char* p = characters.data();
-  const char* const end = p + characters.size();
-  while (p < end) set += next_character(p, end);
-  std::sort(set.begin(), set.end());
-  return strip_if(text, side, [&](char32_t code) { return std::binary_search(set.begin(), set.end(), code); });
+  std::array<bool, 0x80> ascii{};
+  std::u32string others;
+  const char* const end = characters.data() + characters.size();
+  for (const char* p = characters.data(); p < end;) {
+    const char32_t code = next_character(p, end);
+    if (code < ascii.size()) {
+      ascii[code] = true;
+    } else {
+      others += code;
+    }
+  }
+  std::sort(others.begin(), others.end());
+  return strip_if(text, side, [&](char32_t code) {
+    return code < ascii.size() ? ascii[code] : std::binary_search(others.begin(), others.end(), code);
+  });
 }
 
 size_t find(std::string_view text, std::string_view part, size_t from) {

@@ -47,7 +47,7 @@ template <bool (*kWanted)(char32_t), bool (*kUnwanted)(char32_t)>
 bool has_case(Interpreter& in, const Value& input, const Arguments& arguments) {
   const Parameters none("this test", arguments, {});
   const std::string text = to_str(input);
-  in.arena().work(text.size());
+  in.arena().scan(text.size());
   const char* p = text.data();
   const char* const end = p + text.size();
   bool found = false;
