@@ -72,6 +72,31 @@ def sets() -> str:
             toggles("kAccentToggles", lambda c: marks.normalize_str(chr(c)) == ""))
 
 
+def scripts() -> str:
+    """Numbers the scripts in the order in which their first characters come. 0 goes with any: no cut before it."""
+    splitter = pre_tokenizers.UnicodeScripts()
+
+    def cuts(text: str) -> set[int]:
+        return {begin for _, (begin, _) in splitter.pre_tokenize_str(text)}
+
+    # Characters that neither a digit nor a letter before them is cut from.
+    after_one, after_letter = (cuts("".join(f"{before}{chr(code)}" for code in CODES)) for before in "1a")
+    any_script = {code for i, code in enumerate(CODES) if 2 * i + 1 not in after_one and 2 * i + 1 not in after_letter}
+    sure = [code for code in CODES if code not in any_script]
+    begins = cuts("".join(map(chr, sure)))
+    first_of: list[int] = []  # a character of each script
+    number, current = {}, 0
+    for i, code in enumerate(sure):
+        if i in begins:
+            same = [n for n, other in enumerate(first_of, 1) if len(cuts(chr(other) + chr(code))) == 1]
+            if not same:
+                first_of.append(code)
+            current = same[0] if same else len(first_of)
+        number[code] = current
+    assert len(first_of) < 256
+    return array("uint32_t", "kScriptRuns", [hex(code << 8 | value) for code, value in runs(lambda c: number.get(c, 0))])
+
+
 def lowercase() -> str:
     """Runs of first, last, stride, delta; the one character that becomes two is in the code."""
     lower, result = normalizers.Lowercase(), []
@@ -156,7 +181,7 @@ def main() -> None:
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else root / "src" / "text"
     (folder / "char_tables.cc").write_text(source(
         "Toggles: code points at which membership changes, from \"no\" at 0. Runs: code << 8 | value.",
-        "text/char_tables.h", sets() + lowercase() + compatibility() + breaks()))
+        "text/char_tables.h", sets() + scripts() + lowercase() + compatibility() + breaks()))
     (folder / "nfc_tables.cc").write_text(source(
         "Runs: code << 8 | combining class.", "text/unicode_tables.h", canonical()))
 

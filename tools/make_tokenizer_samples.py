@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes small tokenizers of the kinds of BERT, T5, XLM-R, GPT-2 and Llama, as tokenizer.json and SentencePiece models.
+"""Makes small tokenizers of the kinds of BERT, T5, XLM-R, GPT-2, CLIP and Llama, as tokenizer.json and SentencePiece models.
 
     pip install tokenizers==0.23.3 sentencepiece==0.2.3
-    tools/make_tokenizer_samples.py [--full] [FOLDER]
+    tools/make_tokenizer_samples.py [--full] [--no-sentencepiece] [FOLDER]
 
-Writes tokenizer_{bert,bert_cased,t5,xlmr,gpt2}.json, unigram.model, bpe.model and tokenizer_sentencepiece_golden.json, by default to tests/data/text. --full: with the
+Writes tokenizer_{bert,bert_cased,t5,xlmr,gpt2,clip,scripts,spelled}.json, unigram.model, bpe.model and tokenizer_sentencepiece_golden.json, by default to tests/data/text. --full: with the
 whole character map of nmt_nfkc in place of a few of its rules, for tools/fuzz_tokenizers.py. What SentencePiece trains may differ
-from run to run.
+from run to run; --no-sentencepiece leaves out what comes of it.
 """
 import argparse
 import base64
@@ -18,7 +18,7 @@ import tempfile
 from typing import Any
 
 import sentencepiece
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from fuzz_tokenizers import random_text  # noqa: E402
@@ -112,6 +112,55 @@ def gpt2() -> Tokenizer:
     return tokenizer
 
 
+def clip() -> Tokenizer:
+    """Words end in </w>, and bytes are spelled as characters."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<|endoftext|>", end_of_word_suffix="</w>", fuse_unk=False))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()])
+    pattern = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "removed", invert=True),
+                                                       pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=["<|startoftext|>", "<|endoftext|>"], show_progress=False,
+                                  end_of_word_suffix="</w>", initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    # Every byte also ends a word, but for some, which are unknown there.
+    spec = json.loads(tokenizer.to_str())
+    vocabulary = spec["model"]["vocab"]
+    for character in sorted(pre_tokenizers.ByteLevel.alphabet()):
+        if character not in "\u0120qZ%":
+            vocabulary.setdefault(character + "</w>", len(vocabulary))
+    tokenizer = Tokenizer.from_str(json.dumps(spec))
+    tokenizer.post_processor = processors.RobertaProcessing(("<|endoftext|>", 1), ("<|startoftext|>", 0), add_prefix_space=False)
+    return tokenizer
+
+
+def scripts() -> Tokenizer:
+    """Words are of one script, their tokens but for the first are marked, and unknown characters are bytes or one token."""
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]", continuing_subword_prefix="##", end_of_word_suffix="_", fuse_unk=True, byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.UnicodeScripts()
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("##", ""), decoders.Replace("_", " ")])
+    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=["[UNK]"], show_progress=False, continuing_subword_prefix="##",
+                                  end_of_word_suffix="_")
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    spec = json.loads(tokenizer.to_str())
+    for byte in [*b"#_", *range(0xC0, 0xE6), *range(0x80, 0xC0)]:
+        spec["model"]["vocab"].setdefault(f"<0x{byte:02X}>", len(spec["model"]["vocab"]))
+    return Tokenizer.from_str(json.dumps(spec))
+
+
+def spelled() -> Tokenizer:
+    """The normalizer spells bytes as characters, then words of seven of them are cut off."""
+    tokenizer = Tokenizer(models.BPE(unk_token=None))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.ByteLevel()])
+    tokenizer.pre_tokenizer = pre_tokenizers.FixedLength(length=7)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=["<s>", "</s>"], show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.add_tokens([AddedToken("na\u00efve", normalized=True), AddedToken("\u00e9t\u00e9", normalized=False)])
+    return tokenizer
+
+
 def unigram(model: sentencepiece.SentencePieceProcessor, charsmap: bytes) -> Tokenizer:
     """T5's, as transformers converts it."""
     vocabulary = [(model.id_to_piece(i), model.get_score(i)) for i in range(model.vocab_size())]
@@ -158,11 +207,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=pathlib.Path, default=ROOT / "tests" / "data" / "text")
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--no-sentencepiece", action="store_true")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     write(options.folder, "bert", bert(True))
     write(options.folder, "bert_cased", bert(False))
-    write(options.folder, "gpt2", gpt2())
+    for make in (gpt2, clip, scripts, spelled):
+        write(options.folder, make.__name__, make())
+    if options.no_sentencepiece:
+        return
     rules = "nmt_nfkc" if options.full else None
     model = train_sentencepiece(options.folder, "unigram", options.full, model_type="unigram", vocab_size=350, pad_id=0, eos_id=1,
                                 unk_id=2, bos_id=-1, normalization_rule_name=rules, character_coverage=0.98)

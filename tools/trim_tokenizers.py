@@ -24,8 +24,8 @@ from fuzz_tokenizers import random_text  # noqa: E402
 
 Spec = dict[str, Any]
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data" / "text"
-SMALL = ("bert", "bert_cased", "t5", "xlmr", "gpt2", "small", "sentencepiece")
-TEXTS_OF_LARGE, TEXTS_OF_SMALL = 100, 200
+SMALL = ("bert", "bert_cased", "t5", "xlmr", "gpt2", "small", "sentencepiece", "clip", "scripts", "spelled")
+TEXTS_OF_LARGE, TEXTS_OF_SMALL = 100, 140
 
 
 def byte_alphabet() -> dict[int, str]:

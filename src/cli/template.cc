@@ -42,11 +42,6 @@ Json read_json(const std::string& path, const std::string& flag) {
   return parse_json(read_input(path, kMaxBytes), fmt::format("{} {}", flag, path));
 }
 
-ContentFormat content_format(const std::string& name) {
-  if (name == "string") return ContentFormat::kString;
-  return name == "openai" ? ContentFormat::kOpenAi : ContentFormat::kAuto;
-}
-
 void add_options(OptionTable& table, TemplateOptions& options) {
   table.group("Model");
   table.add("model", options.model, "file, folder or hub id; without it the default model").value_name("MODEL");
@@ -124,7 +119,7 @@ int template_command(Arguments args) {
   conversation.values = &values;
   conversation.add_generation_prompt = options.add_generation_prompt;
   conversation.continue_final_message = options.continue_final_message;
-  conversation.content_format = content_format(options.content_format);
+  conversation.content_format = content_format_of(options.content_format);
   print(format.render(conversation));
   return 0;
 }

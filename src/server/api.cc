@@ -125,9 +125,7 @@ std::vector<int32_t> Api::encode_conversation(const ChatFields& fields) const {
   conversation.values = fields.template_values.get();
   conversation.add_generation_prompt = fields.add_generation_prompt;
   conversation.continue_final_message = fields.continue_final_message;
-  conversation.content_format = config.chat_template_content_format == "openai"   ? ContentFormat::kOpenAi
-                                : config.chat_template_content_format == "string" ? ContentFormat::kString
-                                                                                  : ContentFormat::kAuto;
+  conversation.content_format = content_format_of(config.chat_template_content_format);
   conversation.chat_template = fields.chat_template;
   const std::string text = format.render(conversation);
   return encode(text, fields.add_special_tokens, fields.truncate_prompt_tokens.has_value());

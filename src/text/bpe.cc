@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/quote.h"
@@ -30,7 +31,7 @@ void note_bytes_before_marks(std::string_view key, std::array<bool, 256>& bytes)
 }  // namespace
 
 BpeModel::BpeModel(const Vocabulary& vocabulary, Options options, size_t expected_merges)
-    : vocabulary_(vocabulary), options_(options) {
+    : vocabulary_(vocabulary), options_(std::move(options)) {
   reserve_merges(std::clamp<size_t>(expected_merges, 1, kMaxReserved));  // a lookup needs at least one slot
   for (int b = 0; b < 256; ++b) {
     const char byte = static_cast<char>(b);
@@ -39,7 +40,8 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, Options options, size_t expecte
     const int length = std::snprintf(spelling, sizeof spelling, "<0x%02X>", static_cast<unsigned>(b));
     fallback_ids_[b] = vocabulary.find({spelling, static_cast<size_t>(length)});
   }
-  if (!vocabulary.style().byte_level && vocabulary.find(kSpaceMark) >= 0) bytes_before_marks_.emplace().fill(false);
+  const bool may_cut = !vocabulary.style().byte_level && !has_affixes();
+  if (may_cut && vocabulary.find(kSpaceMark) >= 0) bytes_before_marks_.emplace().fill(false);
   if (!options_.ignore_merges) {
     reachable_ = std::make_unique<std::atomic<uint8_t>[]>(static_cast<size_t>(vocabulary.size()));
   }
@@ -78,11 +80,17 @@ void BpeModel::MergeWriter::add(std::string_view left, std::string_view right, u
   Pending& merge = pending_.emplace_back();
   merge.begin = begin;
   merge.left_length = static_cast<uint32_t>(left.size());
-  merge.length = static_cast<uint32_t>(left.size() + right.size());
+  merge.right_length = static_cast<uint32_t>(right.size());
+  merge.joined_begin = 0;
+  if (const size_t prefix = model_.options_.continuing_prefix.size(); prefix > 0) {
+    merge.joined_begin = static_cast<uint32_t>(keys_.size() - begin);
+    keys_.append(left).append(right.substr(std::min(prefix, right.size())));
+  }
+  merge.joined_length = static_cast<uint32_t>(keys_.size() - begin - merge.joined_begin);
   merge.rank = rank;
   merge.hashes[0] = Vocabulary::hash_of(left);
   merge.hashes[1] = Vocabulary::hash_of(right);
-  merge.hashes[2] = Vocabulary::hash_of(text(merge));
+  merge.hashes[2] = Vocabulary::hash_of(joined(merge));
   for (const uint32_t hash : merge.hashes) model_.vocabulary_.prefetch_slot(hash);
   if (pending_.size() == kMergeBatch) finish();
 }
@@ -95,10 +103,11 @@ void BpeModel::MergeWriter::finish() {
   }
   found_.clear();
   for (const Pending& merge : pending_) {
-    const std::string_view joined = text(merge);
-    const std::string_view left = joined.substr(0, merge.left_length), right = joined.substr(merge.left_length);
+    const std::string_view keys = std::string_view(keys_).substr(merge.begin);
+    const std::string_view left = keys.substr(0, merge.left_length);
+    const std::string_view right = keys.substr(merge.left_length, merge.right_length);
     const int32_t left_id = vocabulary.find(left, merge.hashes[0]), right_id = vocabulary.find(right, merge.hashes[1]);
-    const int32_t id = vocabulary.find(joined, merge.hashes[2]);
+    const int32_t id = vocabulary.find(joined(merge), merge.hashes[2]);
     if (left_id < 0 || right_id < 0 || id < 0) {
       if (unknown_ == Unknown::kSkip) continue;
       throw invalid_argument(
@@ -109,7 +118,7 @@ void BpeModel::MergeWriter::finish() {
     const uint64_t pair = pair_of(left_id, right_id);
     __builtin_prefetch(&model_.merges_[model_.slot_of(pair)], 1);
     found_.push_back({pair, merge.rank, id});
-    if (model_.bytes_before_marks_) note_bytes_before_marks(joined, *model_.bytes_before_marks_);
+    if (model_.bytes_before_marks_) note_bytes_before_marks(joined(merge), *model_.bytes_before_marks_);
   }
   for (const Merge& merge : found_) model_.insert_merge(merge);
   pending_.clear();
@@ -117,7 +126,8 @@ void BpeModel::MergeWriter::finish() {
 }
 
 // Cuts a word into the symbols that merging starts from.
-void BpeModel::split(std::string_view word, std::vector<Symbol>& symbols) const {
+void BpeModel::split(std::string_view word, ModelScratch& scratch) const {
+  std::vector<Symbol>& symbols = scratch.symbols;
   symbols.clear();
   symbols.reserve(word.size());
   const auto push = [&](int32_t id) { symbols.push_back({id, kNoRank, 0, 0}); };
@@ -134,12 +144,20 @@ void BpeModel::split(std::string_view word, std::vector<Symbol>& symbols) const 
     if (pending_unknown >= 0) push(pending_unknown);
     pending_unknown = -1;
   };
+  const bool affixes = has_affixes();
   const char* end = word.data() + word.size();
   for (const char* p = word.data(); p < end;) {
     const char* start = p;
     decode_valid_utf8(p);
-    const std::string_view character(start, static_cast<size_t>(p - start));
-    const int32_t id = character.size() == 1 ? byte_ids_[static_cast<uint8_t>(*start)] : vocabulary_.find(character);
+    std::string_view character(start, static_cast<size_t>(p - start));
+    if (affixes) {
+      scratch.key = start == word.data() ? std::string_view() : std::string_view(options_.continuing_prefix);
+      scratch.key += character;
+      if (p == end) scratch.key += options_.word_suffix;
+      character = scratch.key;
+    }
+    const int32_t id =
+        character.size() == 1 ? byte_ids_[static_cast<uint8_t>(character[0])] : vocabulary_.find(character);
     if (id >= 0) {
       flush_unknown();
       push(id);
@@ -208,14 +226,19 @@ void BpeModel::encode(std::string_view word, ModelScratch& scratch, std::vector<
   if (word.empty()) return;
   int32_t whole = -1;
   if (word.size() <= vocabulary_.longest_key()) {
-    whole = vocabulary_.find(word);
+    std::string_view key = word;
+    if (!options_.word_suffix.empty() && !options_.ignore_merges) {  // which looks for the word without it
+      scratch.key.assign(word).append(options_.word_suffix);
+      key = scratch.key;
+    }
+    whole = vocabulary_.find(key);
     if (whole >= 0 && (options_.ignore_merges || reachable_[whole].load(std::memory_order_relaxed) == 1)) {
       out.push_back(whole);
       return;
     }
   }
   const size_t before = out.size();
-  split(word, scratch.symbols);
+  split(word, scratch);
   if (scratch.symbols.size() <= kShortWord) {
     merge_short(scratch.symbols, out);
   } else {

@@ -30,6 +30,9 @@ class BpeModel final : public TokenModel {
     bool byte_fallback = false;  // a character that is no token becomes <0xNN> tokens
     bool fuse_unknown = false;   // neighbouring unknown characters become one unknown token
     int32_t unknown_id = -1;     // -1: unknown characters are left out
+    // How tokens are spelled that go on within a word or end it. Not with a byte-level vocabulary: its words come in
+    // the alphabet of that instead.
+    std::string continuing_prefix, word_suffix;
   };
   // The vocabulary must be complete and outlive the model.
   BpeModel(const Vocabulary& vocabulary, Options options, size_t expected_merges);
@@ -41,19 +44,20 @@ class BpeModel final : public TokenModel {
     enum class Unknown { kSkip, kThrow };  // what to do if one of the two keys, or both joined, is no token
     MergeWriter(BpeModel& model, Unknown unknown) : model_(model), unknown_(unknown) {}
 
-    // The merge of two keys into their concatenation; a pair given again takes the new rank. May throw
+    // The merge of two keys into their concatenation, where the right one drops the prefix that marks continuation; a
+    // pair given again takes the new rank. May throw
     // Error(kInvalidArgument) that names the rank of this merge or one before as an entry of "merges".
     void add(std::string_view left, std::string_view right, uint32_t rank);
     void finish();  // adds what is left; to be called at the end
 
    private:
     struct Pending {
-      size_t begin;
-      uint32_t left_length, length, rank;
+      size_t begin;  // of left, right, and, if that isn't both in a row, what they make
+      uint32_t left_length, right_length, joined_begin, joined_length, rank;
       uint32_t hashes[3];  // of left, right and both
     };
-    std::string_view text(const Pending& merge) const {
-      return std::string_view(keys_).substr(merge.begin, merge.length);
+    std::string_view joined(const Pending& merge) const {
+      return std::string_view(keys_).substr(merge.begin + merge.joined_begin, merge.joined_length);
     }
 
     BpeModel& model_;
@@ -81,7 +85,8 @@ class BpeModel final : public TokenModel {
   const Merge& find_merge(int32_t left, int32_t right) const;
   void reserve_merges(size_t more);
   void insert_merge(const Merge& merge);
-  void split(std::string_view word, std::vector<Symbol>& symbols) const;
+  bool has_affixes() const { return !options_.continuing_prefix.empty() || !options_.word_suffix.empty(); }
+  void split(std::string_view word, ModelScratch& scratch) const;
   void merge_short(std::vector<Symbol>& symbols, std::vector<int32_t>& out) const;
   void merge_long(ModelScratch& scratch, std::vector<int32_t>& out) const;
 

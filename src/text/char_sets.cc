@@ -40,6 +40,13 @@ const CodeSet& accents() {
   return set;
 }
 
+int script_of(char32_t code) {
+  constexpr int kScriptBits = 8;
+  const uint32_t* const end = kScriptRuns + kScriptRunsCount;
+  const uint32_t* const next = std::upper_bound(kScriptRuns, end, static_cast<uint32_t>(code) << kScriptBits | 0xFF);
+  return next == kScriptRuns ? kAnyScript : static_cast<int>(next[-1] & 0xFF);
+}
+
 void append_lower(std::string& out, char32_t code) {
   constexpr char32_t kCapitalIWithDot = 0x130, kDotAbove = 0x307;
   if (code < 0x80) {

@@ -28,6 +28,11 @@ const CodeSet& bert_control_characters();  // dropped by BERT's clean_text
 const CodeSet& bert_accents();             // dropped by BERT's strip_accents, after decomposition
 const CodeSet& accents();                  // dropped by the normalizer StripAccents
 
+// A number for each script, as the pre-tokenizer UnicodeScripts tells them apart: Japanese ones are Han, and spaces and
+// characters without a script go with any.
+inline constexpr int kAnyScript = 0;
+int script_of(char32_t code);
+
 void append_lower(std::string& out, char32_t code);
 
 }  // namespace quire

@@ -29,6 +29,9 @@ extern const size_t kCompatibilityCount;
 extern const uint32_t kCompatibilityPool[];
 extern const size_t kCompatibilityPoolCount;
 
+extern const uint32_t kScriptRuns[];  // code << 8 | number of the script, kAnyScript at 0
+extern const size_t kScriptRunsCount;
+
 extern const uint32_t kBreakRuns[];  // code << 8 | enum Break of graphemes.cc, from 0 at 0
 extern const size_t kBreakRunsCount;
 

@@ -118,6 +118,11 @@ void cut_at_mark(std::string& prompt, std::string_view final_text) {
 
 }  // namespace
 
+ContentFormat content_format_of(std::string_view name) {
+  if (name == "string") return ContentFormat::kString;
+  return name == "openai" ? ContentFormat::kOpenAi : ContentFormat::kAuto;
+}
+
 ChatFormat::ChatFormat(Templates templates, std::vector<SpecialToken> special_tokens)
     : templates_(std::move(templates)), special_tokens_(std::move(special_tokens)) {}
 

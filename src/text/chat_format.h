@@ -13,6 +13,7 @@ namespace quire {
 
 // How messages' content reaches the template. kAuto: as parts if the template loops over them, else as a string.
 enum class ContentFormat { kAuto, kString, kOpenAi };
+ContentFormat content_format_of(std::string_view name);  // "string", "openai"; any other: kAuto
 
 class ChatFormat {
  public:

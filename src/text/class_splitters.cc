@@ -76,7 +76,48 @@ std::unique_ptr<Splitter> make_kind_splitter(Of of) {
   return std::make_unique<KindSplitter<Of>>(std::move(of));
 }
 
+class ScriptSplitter final : public Splitter {
+ public:
+  void split(std::string_view text, TextSpan whole, std::vector<TextSpan>& out) const override {
+    const char *base = text.data(), *p = base + whole.begin, *end = base + whole.end;
+    int previous = kAnyScript;
+    while (p < end) {
+      const auto begin = static_cast<uint32_t>(p - base);
+      const int script = script_of(decode_valid_utf8(p));
+      const auto after = static_cast<uint32_t>(p - base);
+      if (script != kAnyScript && script != previous) {
+        out.push_back({begin, after});
+        previous = script;
+      } else if (previous != kAnyScript) {  // else nothing has begun: the reference drops spaces at the start
+        out.back().end = after;
+      }
+    }
+  }
+};
+
+class LengthSplitter final : public Splitter {
+ public:
+  explicit LengthSplitter(size_t characters) : characters_(characters) {}
+
+  void split(std::string_view text, TextSpan whole, std::vector<TextSpan>& out) const override {
+    const char *base = text.data(), *p = base + whole.begin, *end = base + whole.end;
+    while (p < end) {
+      const auto begin = static_cast<uint32_t>(p - base);
+      for (size_t i = 0; i < characters_ && p < end; ++i) decode_valid_utf8(p);
+      out.push_back({begin, static_cast<uint32_t>(p - base)});
+    }
+  }
+
+ private:
+  size_t characters_;
+};
+
 }  // namespace
+
+std::unique_ptr<Splitter> make_script_splitter() { return std::make_unique<ScriptSplitter>(); }
+std::unique_ptr<Splitter> make_length_splitter(size_t characters) {
+  return std::make_unique<LengthSplitter>(characters);
+}
 
 std::unique_ptr<Splitter> make_white_space_splitter() {
   return make_kind_splitter([](char32_t code) { return is_space(code) ? Kind::kSpace : Kind::kWord; });

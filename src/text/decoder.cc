@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include "text/byte_level.h"
 #include "text/normalizer.h"
+#include "text/replace.h"
 #include "text/unicode.h"
 #include "text/vocabulary.h"
 
@@ -26,8 +28,8 @@ std::string join(const std::vector<std::string>& tokens, std::string_view betwee
 // A step that looks at each token alone.
 class EachStep : public DecoderStep {
  public:
-  void apply(std::vector<std::string>& tokens, bool first) const final {
-    for (size_t i = 0; i < tokens.size(); ++i) change(tokens[i], first && i == 0, i + 1 == tokens.size());
+  void apply(std::vector<std::string>& tokens, bool whole) const final {
+    for (size_t i = 0; i < tokens.size(); ++i) change(tokens[i], whole && i == 0, whole && i + 1 == tokens.size());
   }
 
  private:
@@ -35,17 +37,24 @@ class EachStep : public DecoderStep {
 };
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  if (from.empty()) return;
-  size_t found = text.find(from);
-  if (found == std::string::npos) return;
   std::string out;
-  size_t done = 0;
-  for (; found != std::string::npos; found = text.find(from, done)) {
-    out.append(text, done, found - done).append(to);
-    done = found + from.size();
-  }
-  out.append(text, done);
-  text = std::move(out);
+  if (replace_literal(text, from, to, SIZE_MAX, out).data() != text.data()) text = std::move(out);
+}
+
+// The spaces that tokens of WordPiece leave before punctuation and in contractions.
+void clean_up(std::string& token) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kRules = {{{" .", "."},
+                                                                                            {" ?", "?"},
+                                                                                            {" !", "!"},
+                                                                                            {" ,", ","},
+                                                                                            {" ' ", "'"},
+                                                                                            {" n't", "n't"},
+                                                                                            {" 'm", "'m"},
+                                                                                            {" do not", " don't"},
+                                                                                            {" 's", "'s"},
+                                                                                            {" 've", "'ve"},
+                                                                                            {" 're", "'re"}}};
+  for (const auto& [from, to] : kRules) replace_all(token, from, to);
 }
 
 class ByteLevelStep final : public DecoderStep {
@@ -157,19 +166,7 @@ class WordPieceStep final : public EachStep {
         token.insert(0, 1, ' ');
       }
     }
-    if (!cleanup_) return;
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kRules = {{{" .", "."},
-                                                                                              {" ?", "?"},
-                                                                                              {" !", "!"},
-                                                                                              {" ,", ","},
-                                                                                              {" ' ", "'"},
-                                                                                              {" n't", "n't"},
-                                                                                              {" 'm", "'m"},
-                                                                                              {" do not", " don't"},
-                                                                                              {" 's", "'s"},
-                                                                                              {" 've", "'ve"},
-                                                                                              {" 're", "'re"}}};
-    for (const auto& [from, to] : kRules) replace_all(token, from, to);
+    if (cleanup_) clean_up(token);
   }
 
   std::string prefix_;
@@ -186,6 +183,27 @@ class BpeStep final : public EachStep {
   }
 
   std::string suffix_;
+};
+
+class CtcStep final : public DecoderStep {
+ public:
+  CtcStep(std::string pad, std::string delimiter, bool cleanup)
+      : pad_(std::move(pad)), delimiter_(std::move(delimiter)), cleanup_(cleanup) {}
+
+  void apply(std::vector<std::string>& tokens, bool) const override {
+    tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+    for (std::string& token : tokens) {
+      replace_all(token, pad_, "");
+      if (!cleanup_) continue;
+      clean_up(token);
+      replace_all(token, delimiter_, " ");
+    }
+    std::erase(tokens, "");
+  }
+
+ private:
+  std::string pad_, delimiter_;
+  bool cleanup_;
 };
 
 }  // namespace
@@ -210,6 +228,9 @@ std::unique_ptr<DecoderStep> make_word_piece_decoder(std::string prefix, bool cl
 }
 std::unique_ptr<DecoderStep> make_bpe_decoder(std::string suffix) {
   return std::make_unique<BpeStep>(std::move(suffix));
+}
+std::unique_ptr<DecoderStep> make_ctc_decoder(std::string pad, std::string delimiter, bool cleanup) {
+  return std::make_unique<CtcStep>(std::move(pad), std::move(delimiter), cleanup);
 }
 
 std::string Decoder::decode(std::vector<std::string> tokens) const {

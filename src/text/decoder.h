@@ -11,9 +11,9 @@ namespace quire {
 class DecoderStep {
  public:
   virtual ~DecoderStep() = default;
-  // Changes the list in time linear in its bytes. first: tokens[0] begins the answer; false where a single token from
-  // inside an answer is looked at.
-  virtual void apply(std::vector<std::string>& tokens, bool first) const = 0;
+  // Changes the list in time linear in its bytes. whole: the tokens are all of an answer; false for a single one from
+  // inside it, which is neither first nor last.
+  virtual void apply(std::vector<std::string>& tokens, bool whole) const = 0;
   // What matters for a single token: whether its bytes may be a piece of a character (the step then appends them to out
   // and returns true).
   virtual bool append_bytes(std::string_view, std::string&) const { return false; }
@@ -29,6 +29,9 @@ std::unique_ptr<DecoderStep> make_regex_replace_decoder(const std::string& patte
 std::unique_ptr<DecoderStep> make_metaspace_decoder(std::string mark, bool strips_first);
 std::unique_ptr<DecoderStep> make_word_piece_decoder(std::string prefix, bool cleanup);
 std::unique_ptr<DecoderStep> make_bpe_decoder(std::string suffix);
+// Of models that say a token for each moment of a sound: repeated ones count once, pad stands for none. A single token
+// can't be told from a repeated one, so a stream shows those too.
+std::unique_ptr<DecoderStep> make_ctc_decoder(std::string pad, std::string delimiter, bool cleanup);
 
 class Decoder {
  public:

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/byte_level.h"
 #include "text/char_sets.h"
+#include "text/replace.h"
 #include "text/unicode.h"
 #include "text/vocabulary.h"
 
@@ -29,18 +31,7 @@ class ReplaceStep final : public NormalizerStep {
  public:
   ReplaceStep(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
   std::string_view apply(std::string_view text, size_t limit, std::string& out) const override {
-    if (from_.empty()) return text;
-    size_t found = text.find(from_);
-    if (found == std::string_view::npos) return text;
-    out.clear();
-    size_t done = 0;
-    for (; found != std::string_view::npos; found = text.find(from_, done)) {
-      out.append(text, done, found - done).append(to_);
-      check_normalized_size(out.size(), limit);
-      done = found + from_.size();
-    }
-    out.append(text, done);
-    return out;
+    return replace_literal(text, from_, to_, limit, out);
   }
 
  private:
@@ -121,6 +112,16 @@ class NmtStep final : public NormalizerStep {
   }
 };
 
+class ByteLevelStep final : public NormalizerStep {
+ public:
+  std::string_view apply(std::string_view text, size_t limit, std::string& out) const override {
+    out.clear();
+    append_byte_level_encoded(out, text);
+    check_normalized_size(out.size(), limit);
+    return out;
+  }
+};
+
 class BertStep final : public NormalizerStep {
  public:
   explicit BertStep(BertNormalization options) : options_(options) {}
@@ -179,6 +180,7 @@ std::unique_ptr<NormalizerStep> make_strip_step(bool left, bool right) {
 std::unique_ptr<NormalizerStep> make_lowercase_step() { return std::make_unique<LowercaseStep>(); }
 std::unique_ptr<NormalizerStep> make_strip_accents_step() { return std::make_unique<StripAccentsStep>(); }
 std::unique_ptr<NormalizerStep> make_nmt_step() { return std::make_unique<NmtStep>(); }
+std::unique_ptr<NormalizerStep> make_byte_level_step() { return std::make_unique<ByteLevelStep>(); }
 std::unique_ptr<NormalizerStep> make_bert_step(BertNormalization options) {
   return std::make_unique<BertStep>(options);
 }

@@ -29,6 +29,7 @@ std::unique_ptr<NormalizerStep> make_strip_step(bool left, bool right);  // whit
 std::unique_ptr<NormalizerStep> make_lowercase_step();
 std::unique_ptr<NormalizerStep> make_strip_accents_step();
 std::unique_ptr<NormalizerStep> make_nmt_step();
+std::unique_ptr<NormalizerStep> make_byte_level_step();  // each byte as its character of text/byte_level.h
 
 struct BertNormalization {
   bool clean_text = true, handle_chinese_chars = true, strip_accents = true, lowercase = true;

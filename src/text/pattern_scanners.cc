@@ -112,6 +112,17 @@ struct Gpt2 {
   }
 };
 
+// 's|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
+struct Clip {
+  static const char* match(const Classes& text, const char* p) {
+    if (const char* q = match_contraction<false>(text, p); q != p) return q;
+    const auto c = text.at(p);
+    if (c.is(kLetter)) return text.run(p, kLetter);
+    if (c.is(kNumber)) return p + c.length;
+    return text.run_without(p, kSpace | kLetter | kNumber);
+  }
+};
+
 template <int kDigits>
 struct Cl100k {
   static const char* match(const Classes& text, const char* p) {
@@ -209,7 +220,8 @@ struct O200k {
   }
 };
 
-template <class Pattern>
+// kRest: what is between matches is kept too.
+template <class Pattern, bool kRest = true>
 class Scanner final : public Splitter {
  public:
   void split(std::string_view text, TextSpan whole, std::vector<TextSpan>& out) const override {
@@ -225,11 +237,11 @@ class Scanner final : public Splitter {
         decode_valid_utf8(p);
         continue;
       }
-      emit(unmatched, p);
+      if (kRest) emit(unmatched, p);
       emit(p, q);
       p = unmatched = q;
     }
-    emit(unmatched, p);
+    if (kRest) emit(unmatched, p);
   }
 };
 
@@ -261,6 +273,8 @@ std::unique_ptr<Splitter> make_splitter(KnownPattern pattern) {
   switch (pattern) {
     case KnownPattern::kGpt2:
       return std::make_unique<Scanner<Gpt2>>();
+    case KnownPattern::kClip:
+      return std::make_unique<Scanner<Clip, false>>();
     case KnownPattern::kDigit:
       return std::make_unique<Scanner<Digits<1>>>();
     case KnownPattern::kDigits3:

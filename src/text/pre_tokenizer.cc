@@ -1,11 +1,16 @@
 #include "text/pre_tokenizer.h"
 
 #include "base/error.h"
+#include "text/byte_level.h"
 
 namespace quire {
 namespace {
 
 constexpr size_t kMaxText = size_t{1} << 30;
+
+void check_length(const std::string& text) {
+  if (text.size() > kMaxText) throw invalid_argument("the text is too long to be tokenized", "prompt");
+}
 
 }  // namespace
 
@@ -31,8 +36,19 @@ std::string_view PreTokenizer::rewrite(const WordPrefix& prefix, std::string_vie
         }
       }
     }
-    if (out.size() > kMaxText) throw invalid_argument("the text is too long to be tokenized", "prompt");
+    check_length(out);
     span = {static_cast<uint32_t>(begin), static_cast<uint32_t>(out.size())};
+  }
+  return out;
+}
+
+std::string_view PreTokenizer::spell_bytes(std::string_view text, std::string& out, std::vector<TextSpan>& spans) {
+  out.clear();
+  for (TextSpan& span : spans) {
+    const auto begin = static_cast<uint32_t>(out.size());
+    append_byte_level_encoded(out, text.substr(span.begin, span.end - span.begin));
+    check_length(out);
+    span = {begin, static_cast<uint32_t>(out.size())};
   }
   return out;
 }
@@ -43,7 +59,8 @@ PreTokenizer::Words PreTokenizer::split(std::string_view text, bool at_start, Sc
   int buffer = 0;  // the one that text does not lie in
   for (const Stage& stage : stages_) {
     if (!stage.splitter) {
-      text = rewrite(stage.prefix, text, at_start, scratch.texts[buffer], scratch.spans);
+      text = stage.spells_bytes ? spell_bytes(text, scratch.texts[buffer], scratch.spans)
+                                : rewrite(stage.prefix, text, at_start, scratch.texts[buffer], scratch.spans);
       buffer = 1 - buffer;
       continue;
     }

@@ -25,6 +25,7 @@ class Splitter {
 
 enum class KnownPattern {
   kGpt2,         // byte-level pattern of GPT-2
+  kClip,         // the same without spaces, which are left out, and with numbers one by one
   kDigit,        // each number character alone
   kDigits3,      // \p{N}{1,3}
   kLlama3,       // cl100k with numbers in groups of up to 3
@@ -52,7 +53,9 @@ std::unique_ptr<Splitter> make_white_space_splitter();  // what is between white
 std::unique_ptr<Splitter> make_word_splitter();         // \w+|[^\w\s]+
 std::unique_ptr<Splitter> make_bert_splitter();  // what is between white space, and each punctuation character alone
 std::unique_ptr<Splitter> make_punctuation_splitter(SplitBehavior behavior);
-std::unique_ptr<Splitter> make_digit_splitter(bool individual);  // each number character alone, or runs of them
+std::unique_ptr<Splitter> make_script_splitter();  // runs of one script; spaces go with what is before them
+std::unique_ptr<Splitter> make_length_splitter(size_t characters);  // so many characters each, but for the last
+std::unique_ptr<Splitter> make_digit_splitter(bool individual);     // each number character alone, or runs of them
 
 // What a pre-tokenizer puts in front of words, and in place of spaces.
 struct WordPrefix {
@@ -73,9 +76,11 @@ class PreTokenizer {
     const std::vector<TextSpan>& spans;
   };
 
-  void add(std::unique_ptr<Splitter> stage) { stages_.push_back({std::move(stage), {}}); }
+  void add(std::unique_ptr<Splitter> stage) { stages_.push_back({std::move(stage), {}, false}); }
   void add(KnownPattern pattern) { add(make_splitter(pattern)); }
-  void add(WordPrefix prefix) { stages_.push_back({nullptr, std::move(prefix)}); }
+  void add(WordPrefix prefix) { stages_.push_back({nullptr, std::move(prefix), false}); }
+  // Words are written in the alphabet of text/byte_level.h from here on.
+  void add_byte_spelling() { stages_.push_back({nullptr, {}, true}); }
 
   // The words of text (valid UTF-8, under 1 GiB). No stage: the text itself. at_start: nothing comes before text.
   // Throws Error(kInvalidArgument) if prefixes make it longer than that.
@@ -83,9 +88,11 @@ class PreTokenizer {
 
  private:
   struct Stage {
-    std::unique_ptr<Splitter> splitter;  // null: the prefix
+    std::unique_ptr<Splitter> splitter;  // null: words are rewritten
     WordPrefix prefix;
+    bool spells_bytes = false;
   };
+  static std::string_view spell_bytes(std::string_view text, std::string& out, std::vector<TextSpan>& spans);
   static std::string_view rewrite(const WordPrefix& prefix, std::string_view text, bool at_start, std::string& out,
                                   std::vector<TextSpan>& spans);
 

@@ -3,6 +3,7 @@
 
 #include "text/normalizer.h"
 #include "text/regex.h"
+#include "text/replace.h"
 
 namespace quire {
 namespace {
@@ -13,16 +14,8 @@ class RegexReplaceStep final : public NormalizerStep {
 
   std::string_view apply(std::string_view text, size_t limit, std::string& out) const override {
     Regex::Matcher matcher(regex_, text);
-    size_t done = 0, begin = 0, end = 0;
-    out.clear();
-    while (done < text.size() && matcher.find(done, begin, end)) {
-      out.append(text, done, begin - done).append(to_);
-      check_normalized_size(out.size(), limit);
-      done = end;
-    }
-    if (done == 0) return text;
-    out.append(text, done);
-    return out;
+    return replace_matches(text, to_, limit, out,
+                           [&](size_t at, size_t& begin, size_t& end) { return matcher.find(at, begin, end); });
   }
 
  private:
@@ -36,17 +29,12 @@ class SpacesReplaceStep final : public NormalizerStep {
   explicit SpacesReplaceStep(std::string to) : to_(std::move(to)) {}
 
   std::string_view apply(std::string_view text, size_t limit, std::string& out) const override {
-    size_t found = text.find("  ");
-    if (found == std::string_view::npos) return text;
-    out.clear();
-    size_t done = 0;
-    for (; found != std::string_view::npos; found = text.find("  ", done)) {
-      out.append(text, done, found - done).append(to_);
-      check_normalized_size(out.size(), limit);
-      done = std::min(text.find_first_not_of(' ', found), text.size());
-    }
-    out.append(text, done);
-    return out;
+    return replace_matches(text, to_, limit, out, [&](size_t at, size_t& begin, size_t& end) {
+      begin = text.find("  ", at);
+      if (begin == std::string_view::npos) return false;
+      end = std::min(text.find_first_not_of(' ', begin), text.size());
+      return true;
+    });
   }
 
  private:

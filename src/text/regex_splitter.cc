@@ -59,6 +59,7 @@ struct Known {
 
 constexpr std::array kKnown = {
     Known{R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", KnownPattern::kGpt2},
+    Known{R"('s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)", KnownPattern::kClip},
     Known{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
           R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
           KnownPattern::kLlama3},
@@ -85,11 +86,15 @@ std::unique_ptr<Splitter> make_regex_splitter(const std::string& pattern, SplitB
   const auto same = [&](const Known& known) { return known.source == pattern; };
   const auto known = std::find_if(kKnown.begin(), kKnown.end(), same);
   // The scanners keep matches and what is between as parts of their own. A pattern that matches everything has nothing
-  // between, so removing that (behavior "removed" with invert, as some files have it) comes to the same.
+  // between, so removing that (behavior "removed" with invert, as some files have it) comes to the same. CLIP's removes
+  // what is between, which is how its files have it.
   if (known != kKnown.end()) {
+    const bool keeps_matches_only = invert && behavior == SplitBehavior::kRemoved;
+    if (known->pattern == KnownPattern::kClip && keeps_matches_only) return make_splitter(known->pattern);
     const bool matches_all = known->pattern == KnownPattern::kGpt2 || known->pattern == KnownPattern::kLlama3 ||
                              known->pattern == KnownPattern::kQwen2 || known->pattern == KnownPattern::kO200k;
-    if (behavior == SplitBehavior::kIsolated || (matches_all && invert && behavior == SplitBehavior::kRemoved)) {
+    const bool keeps_all = behavior == SplitBehavior::kIsolated && known->pattern != KnownPattern::kClip;
+    if (keeps_all || (matches_all && keeps_matches_only)) {
       return make_splitter(known->pattern);
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 // Turns one word into tokens: byte-pair encoding, Unigram, WordPiece or WordLevel.
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct ModelScratch {
   };
   std::vector<Symbol> symbols;
   MergeQueue queue;
+  std::string key;  // a word or character as the vocabulary spells it
   // Unigram: the best way to each byte of the word.
   struct Step {
     double score;

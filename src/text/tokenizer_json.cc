@@ -21,11 +21,6 @@ namespace {
 namespace od = simdjson::ondemand;
 using Json = nlohmann::json;
 
-[[noreturn]] void unsupported(std::string_view field, std::string_view what, std::string_view supported) {
-  throw invalid_argument(fmt::format("tokenizer.json: {} {} is not supported (supported: {})", field, what, supported),
-                         std::string(field));
-}
-
 std::vector<AddedToken> read_added_tokens(od::value value) {
   std::vector<AddedToken> tokens;
   for (auto item : value.get_array()) {
@@ -177,19 +172,25 @@ int32_t unknown_id_of(const ModelFields& fields, const Vocabulary& vocabulary) {
   return fields.unknown_token.empty() ? -1 : vocabulary.find_spelling(fields.unknown_token);
 }
 
+// Of words cut by ByteLevel this model looks at each character of their spelling, not only at the bytes that these
+// stand for. So its vocabulary is taken as it is spelled, and words are spelled like it.
+void spell_words(Vocabulary::Style& style, PipelineTokenizer::Parts& parts) {
+  if (!style.byte_level) return;
+  style.byte_level = false;
+  parts.pre_tokenizer.add_byte_spelling();
+  parts.decoding = PipelineTokenizer::Decoding::kChain;
+}
+
 void read_bpe(od::object object, const ModelFields& fields, Vocabulary::Style style, PipelineTokenizer::Parts& parts) {
-  if (!fields.continuing_prefix.empty()) {
-    unsupported("model", fmt::format("continuing_subword_prefix {}", quote(fields.continuing_prefix)), "none");
-  }
-  if (!fields.word_suffix.empty()) {
-    unsupported("model", fmt::format("end_of_word_suffix {}", quote(fields.word_suffix)), "none");
-  }
+  if (!fields.continuing_prefix.empty() || !fields.word_suffix.empty()) spell_words(style, parts);
   read_vocabulary(object.find_field_unordered("vocab").get_object(), style, parts);
   BpeModel::Options options;
   options.ignore_merges = fields.ignore_merges;
   options.byte_fallback = fields.byte_fallback;
   options.fuse_unknown = fields.fuse_unknown;
   options.unknown_id = unknown_id_of(fields, *parts.vocabulary);
+  options.continuing_prefix = fields.continuing_prefix;
+  options.word_suffix = fields.word_suffix;
   od::array merges = object.find_field_unordered("merges");
   auto model = std::make_unique<BpeModel>(*parts.vocabulary, options, merges.count_elements());
   read_merges(merges, style.byte_level, *model);
@@ -200,7 +201,7 @@ void read_bpe(od::object object, const ModelFields& fields, Vocabulary::Style st
 // [["token", score], ...], the place in the list is the id.
 void read_unigram(od::object object, const ModelFields& fields, Vocabulary::Style style,
                   PipelineTokenizer::Parts& parts) {
-  if (style.byte_level) unsupported("model", "Unigram with a ByteLevel pre_tokenizer", "Metaspace");
+  spell_words(style, parts);
   od::array pieces = object.find_field_unordered("vocab").get_array();
   parts.vocabulary = std::make_unique<Vocabulary>(style, pieces.count_elements());
   std::vector<double> scores;
@@ -237,7 +238,7 @@ void read_model(od::object object, Vocabulary::Style style, PipelineTokenizer::P
   } else if (fields.type == "Unigram") {
     read_unigram(object, fields, style, parts);
   } else if (fields.type == "WordPiece") {
-    if (style.byte_level) unsupported("model", "WordPiece with a ByteLevel pre_tokenizer", "BertPreTokenizer");
+    spell_words(style, parts);
     read_vocabulary(object.find_field_unordered("vocab").get_object(), style, parts);
     WordPieceModel::Options options;
     options.unknown_id = unknown_id_of(fields, *parts.vocabulary);
@@ -258,6 +259,14 @@ int32_t configured_token(const Json& config, const char* field, const Vocabulary
   if (found == config.end()) return -1;
   const Json& token = found->is_object() && found->contains("content") ? (*found)["content"] : *found;
   return token.is_string() ? vocabulary.find_spelling(token.get<std::string>()) : -1;
+}
+
+// An added token that is looked for in normalized text is what the normalizer makes of it, also when it is decoded.
+void respell_normalized_tokens(PipelineTokenizer::Parts& parts) {
+  Normalizer::Scratch scratch;
+  for (const AddedToken& token : parts.added_tokens) {
+    if (token.normalized) parts.vocabulary->respell(token.id, parts.normalizer.apply(token.content, scratch));
+  }
 }
 
 struct Sections {
@@ -303,6 +312,7 @@ PipelineTokenizer::Parts read(std::string_view tokenizer_json) {
 
   document.rewind();
   read_model(document.find_field("model").get_object(), {byte_level, sentence_piece, sentence_piece}, parts);
+  respell_normalized_tokens(parts);
   if (parts.decoding == PipelineTokenizer::Decoding::kChain) {
     for (int32_t id = 0; id < parts.vocabulary->size(); ++id) {
       if (!parts.vocabulary->has(id)) continue;

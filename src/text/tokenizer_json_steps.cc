@@ -19,11 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kMaxDepth = 32;  // of Sequences within Sequences
-
-[[noreturn]] void unsupported(std::string_view field, std::string_view what, std::string_view supported) {
-  throw invalid_argument(fmt::format("tokenizer.json: {} {} is not supported (supported: {})", field, what, supported),
-                         std::string(field));
-}
+constexpr size_t kDefaultFixedLength = 5;
 
 std::string type_of(const Json& node) {
   if (node.is_object() && node.contains("type") && node["type"].is_string()) return node["type"].get<std::string>();
@@ -82,9 +78,16 @@ std::string character_field(const Json& node, const char* section, const char* f
   return text;
 }
 
-size_t count_field(const Json& node, const char* section, const char* field) {
+// One character or more.
+std::string text_field(const Json& node, const char* section, const char* field, const std::string& otherwise) {
+  std::string text = string_field(node, field, otherwise);
+  if (text.empty()) unsupported(section, fmt::format("{} \"\"", field), "one character or more");
+  return text;
+}
+
+size_t count_field(const Json& node, const char* section, const char* field, size_t otherwise = 0) {
   const auto found = node.find(field);
-  if (found == node.end()) return 0;
+  if (found == node.end()) return otherwise;
   if (!found->is_number_unsigned())
     unsupported(section, fmt::format("{} {}", field, found->is_structured() ? found->type_name() : found->dump()),
                 "a count");
@@ -118,6 +121,8 @@ bool add_normalizer(const Json& step, const std::string& type, Normalizer& norma
     normalizer.add(make_strip_step(bool_field(step, "strip_left", true), bool_field(step, "strip_right", true)));
   } else if (type == "Prepend") {
     normalizer.add(make_prepend_step(string_field(step, "prepend", "")));
+  } else if (type == "ByteLevel") {
+    normalizer.add(make_byte_level_step());
   } else if (type == "Precompiled") {
     if (const std::string charsmap = charsmap_of(step); !charsmap.empty()) {
       normalizer.add(make_precompiled_step(charsmap));
@@ -207,6 +212,11 @@ SpecialIds read_bert_processing(const Json& step) {
 
 }  // namespace
 
+void unsupported(std::string_view field, std::string_view what, std::string_view supported) {
+  throw invalid_argument(fmt::format("tokenizer.json: {} {} is not supported (supported: {})", field, what, supported),
+                         std::string(field));
+}
+
 void read_normalizer(const Json& node, Normalizer& normalizer) {
   for_each_step(node, "normalizer", "normalizers", [&](const Json& step, const std::string& type) {
     if (type == "Replace") {
@@ -215,10 +225,10 @@ void read_normalizer(const Json& node, Normalizer& normalizer) {
       normalizer.add(pattern.regex ? make_regex_replace_step(pattern.text, std::move(content))
                                    : make_replace_step(pattern.text, std::move(content)));
     } else if (!add_normalizer(step, type, normalizer)) {
-      unsupported(
-          "normalizer", fmt::format("type {}", quote(type)),
-          "BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, Sequence, Strip, "
-          "StripAccents");
+      unsupported("normalizer", fmt::format("type {}", quote(type)),
+                  "BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, "
+                  "Sequence, Strip, "
+                  "StripAccents");
     }
   });
 }
@@ -246,13 +256,19 @@ bool read_pre_tokenizer(const Json& node, PreTokenizer& pre_tokenizer) {
       pre_tokenizer.add(make_white_space_splitter());
     } else if (type == "Punctuation") {
       pre_tokenizer.add(make_punctuation_splitter(behavior_of(step, "Isolated")));
+    } else if (type == "UnicodeScripts") {
+      pre_tokenizer.add(make_script_splitter());
+    } else if (type == "FixedLength") {
+      const size_t length = count_field(step, "pre_tokenizer", "length", kDefaultFixedLength);
+      if (length == 0) unsupported("pre_tokenizer", "length 0", "at least 1");
+      pre_tokenizer.add(make_length_splitter(length));
     } else if (type == "CharDelimiterSplit") {
       const std::string delimiter = character_field(step, "pre_tokenizer", "delimiter", "");
       pre_tokenizer.add(make_literal_splitter(delimiter, SplitBehavior::kRemoved, false));
     } else {
       unsupported("pre_tokenizer", fmt::format("type {}", quote(type)),
-                  "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Sequence, Split, "
-                  "Whitespace, WhitespaceSplit");
+                  "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, Punctuation, "
+                  "Sequence, Split, UnicodeScripts, Whitespace, WhitespaceSplit");
     }
   });
   return byte_level;
@@ -290,10 +306,14 @@ DecoderKind read_decoder(const Json& node, Decoder& decoder) {
     } else if (type == "WordPiece") {
       decoder.add(make_word_piece_decoder(string_field(step, "prefix", "##"), bool_field(step, "cleanup", true)));
     } else if (type == "BPEDecoder") {
-      decoder.add(make_bpe_decoder(string_field(step, "suffix", "</w>")));
+      decoder.add(make_bpe_decoder(text_field(step, "decoder", "suffix", "</w>")));
+    } else if (type == "CTC") {
+      decoder.add(make_ctc_decoder(string_field(step, "pad_token", "<pad>"),
+                                   text_field(step, "decoder", "word_delimiter_token", "|"),
+                                   bool_field(step, "cleanup", true)));
     } else {
       unsupported("decoder", fmt::format("type {}", quote(type)),
-                  "BPEDecoder, ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece");
+                  "BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece");
     }
     chain += letter;
   });

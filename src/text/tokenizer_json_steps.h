@@ -3,6 +3,7 @@
 // around it.
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <string_view>
 #include <vector>
 
 #include "text/decoder.h"
@@ -10,6 +11,9 @@
 #include "text/pre_tokenizer.h"
 
 namespace quire {
+
+// Says that a part of tokenizer.json is none that this reader knows.
+[[noreturn]] void unsupported(std::string_view field, std::string_view what, std::string_view supported);
 
 // All throw Error(kInvalidArgument) naming the field and what of it isn't supported, or nlohmann::json::exception.
 void read_normalizer(const nlohmann::json& node, Normalizer& normalizer);

@@ -130,6 +130,13 @@ void Vocabulary::add_verbatim(int64_t id, std::string_view content, bool special
   outside_[std::string(content)] = static_cast<int32_t>(id);
 }
 
+void Vocabulary::respell(int32_t id, std::string_view spelling) {
+  if (!has(id) || this->spelling(id) == spelling) return;
+  Entry& token = entries_[static_cast<size_t>(id)];
+  token.spelling = store(spelling);
+  token.bytes = style_.byte_level ? token.spelling : store_bytes(spelling);
+}
+
 void Vocabulary::set_bytes(int32_t id, std::string_view bytes) {
   if (has(id) && this->bytes(id) != bytes) entries_[static_cast<size_t>(id)].bytes = store(bytes);
 }

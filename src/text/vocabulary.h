@@ -32,6 +32,8 @@ class Vocabulary {
   // An added token: no merge makes it unless add() gave it too. In a byte-level vocabulary it stands for its content as
   // it is.
   void add_verbatim(int64_t id, std::string_view content, bool special);
+  // Another spelling for an id, which find_spelling() goes on to find by the old one.
+  void respell(int32_t id, std::string_view spelling);
   // What an id stands for, in place of what its spelling and the style say.
   void set_bytes(int32_t id, std::string_view bytes);
 

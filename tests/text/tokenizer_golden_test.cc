@@ -3,10 +3,12 @@
 
 #include <cstdio>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 #include "text/detokenizer.h"
 #include "text/pre_tokenizer.h"
+#include "text/tokenizer_json_steps.h"
 #include "tokenizer_test_data.h"
 
 namespace quire {
@@ -109,6 +111,60 @@ TEST(TokenizerGolden, TokensOfEveryKindOfDecoder) {
   EXPECT_EQ(bytes_of("tokenizer_bert.json", "."), ".") << "cleaned up";
   EXPECT_EQ(bytes_of("tokenizer_t5.json", "\u2581"), " ");
   EXPECT_EQ(bytes_of("tokenizer_xlmr.json", "<0xE4>"), "\xE4");
+}
+
+// Values by the reference, as the others here.
+TEST(TokenizerGolden, CtcDecoder) {
+  const auto decoded = [](const json& step, std::vector<std::string> tokens) {
+    Decoder decoder;
+    read_decoder(step, decoder);
+    return decoder.decode(std::move(tokens));
+  };
+  EXPECT_EQ(decoded({{"type", "CTC"}},
+                    {"<pad>", "h", "h", "e", "<pad>", "l", "l", "<pad>", "l", "o", "|", "|", " n't", " .", "a<pad>b"}),
+            "hello n't.ab");
+  EXPECT_EQ(decoded({{"type", "CTC"}}, {"x", "<pad>", "x"}), "xx");
+  EXPECT_EQ(decoded({{"type", "CTC"}, {"pad_token", "_"}, {"cleanup", false}}, {"_", "a", "a", "|", "_", "|", " ."}),
+            "a|| .");
+}
+
+TEST(TokenizerGolden, UnicodeScriptsDropsSpacesAtTheStart) {
+  const std::string text = "  a b1 \u3069\u30b3\u751f\u3002\u0600 x\u0301 ";
+  std::vector<TextSpan> spans;
+  make_script_splitter()->split(text, {0, static_cast<uint32_t>(text.size())}, spans);
+  std::vector<std::string> words;
+  for (const TextSpan span : spans) words.push_back(text.substr(span.begin, span.end - span.begin));
+  EXPECT_EQ(words, (std::vector<std::string>{"a b", "1 ", "\u3069\u30b3\u751f", "\u3002", "\u0600 ", "x", "\u0301 "}));
+}
+
+TEST(TokenizerGolden, WordPieceOfWordsSpelledInBytes) {
+  json source = read_json_data("tokenizer_bert.json");
+  source["pre_tokenizer"] =
+      source["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", true}};
+  const auto tokenizer = tokenizer_from_json(source.dump(), "");
+  const auto ids = tokenizer->encode("the theme don't", false);
+  std::vector<std::string> tokens;
+  for (const int32_t id : ids) tokens.emplace_back(tokenizer->token_string(id));
+  EXPECT_EQ(tokens, (std::vector<std::string>{"[UNK]", "[UNK]", "[UNK]", "'", "##t"}));
+  EXPECT_EQ(tokenizer->decode(ids, true), "'##t");
+}
+
+// An added token that is looked for in normalized text decodes to what the normalizer makes of it.
+TEST(TokenizerGolden, NormalizedAddedTokens) {
+  json source = read_json_data("tokenizer_sentencepiece.json");
+  const auto add = [&](int id, const char* content) {
+    source["added_tokens"].push_back({{"id", id}, {"content", content}, {"normalized", true}, {"special", false}});
+  };
+  add(322, "abc");
+  add(323, "d g");
+  const auto tokenizer = tokenizer_from_json(source.dump(), "");
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(tokenizer->encode("x abc y", false), (Ids{278, 277, 322, 278, 124}));
+  EXPECT_EQ(tokenizer->decode(Ids{278, 277, 322, 278, 124}, true), "x abc y");
+  EXPECT_EQ(tokenizer->decode(Ids{278, 125, 323, 263}, true), "z d gd");
+  EXPECT_EQ(tokenizer->token_id("abc"), 322);
+  EXPECT_EQ(tokenizer->token_string(323), "\u2581d\u2581g");
+  EXPECT_EQ(tokenizer->token_bytes(322), " abc");
 }
 
 TEST(TokenizerGolden, PatternsCutTextLikeTheRegularExpressions) {
