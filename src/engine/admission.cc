@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 constexpr int32_t kMaxChoices = 128;
-constexpr size_t kMaxStopStrings = 4, kMaxBadWords = 128;
+constexpr size_t kMaxStopStrings = 4, kMaxBadWords = 128, kMaxLogprobIds = 128;
 constexpr float kMaxBias = 100.0f;
 
 template <class T>
@@ -75,7 +75,11 @@ void check_sampling(SamplingParams& params, const AdmissionLimits& limits) {
     if (stop.empty()) throw invalid_argument("stop cannot contain an empty string.", "stop");
   }
   for (const int32_t id : params.stop_token_ids) check_token("stop_token_ids", id, limits.vocab_size);
-  check_logprobs("logprobs", params.logprobs, limits);
+  if (params.logprob_token_ids.size() > kMaxLogprobIds) {
+    refuse("logprob_token_ids", fmt::format("at most {} long", kMaxLogprobIds), params.logprob_token_ids.size());
+  }
+  for (const int32_t id : params.logprob_token_ids) check_token("logprob_token_ids", id, limits.vocab_size);
+  if (params.logprob_token_ids.empty()) check_logprobs("logprobs", params.logprobs, limits);
   check_logprobs("prompt_logprobs", params.prompt_logprobs, limits);
 }
 

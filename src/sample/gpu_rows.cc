@@ -75,6 +75,7 @@ void GpuRowWriter::note(const gpu::SampleRow& row) {
 
 bool GpuRowWriter::add(const SampleInput& input) {
   const SamplingParams& params = *input.params;
+  if (!params.logprob_token_ids.empty()) return false;
   if (!has_room(most_of_row(params, input.prompt_ids.size() + input.output_ids.size(), input.stop_ids.size()))) {
     return false;
   }

@@ -34,8 +34,9 @@ class GpuRowWriter {
   GpuRowWriter(const GpuRowBuffers& buffers, int32_t vocab) : buffers_(buffers), vocab_(vocab) {}
 
   void clear();
-  // Appends a row for sample(logits, input). False: the buffers have no room, nothing has changed. Bad words become
-  // masked ids here. Ids are below vocab (engine/admission has checked them).
+  // Appends a row for sample(logits, input). False: the buffers have no room or the row is one for the host
+  // (logprob_token_ids), nothing has changed. Bad words become masked ids here. Ids are below vocab (engine/admission
+  // has checked them).
   bool add(const SampleInput& input);
   // Appends a row for token_logprobs(logits, token, n): nothing is chosen.
   bool add_given(int32_t token, int32_t n);

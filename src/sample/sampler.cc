@@ -57,7 +57,10 @@ SampleResult sample(std::span<float> logits, const SampleInput& input, SamplerSc
     kernels.race(logits.data(), logits.size(), race);
     result.token = race.winner;
   }
-  if (want_logprobs) result.logprobs = token_logprobs(scratch.raw, result.token, *params.logprobs, scratch);
+  if (!want_logprobs) return result;
+  result.logprobs = params.logprob_token_ids.empty()
+                        ? token_logprobs(scratch.raw, result.token, *params.logprobs, scratch)
+                        : token_logprobs(scratch.raw, result.token, params.logprob_token_ids, scratch);
   return result;
 }
 

@@ -40,6 +40,9 @@ SampleResult sample(std::span<float> logits, const SampleInput& input, SamplerSc
 // ties to the lower id. A NaN counts as -inf.
 TokenLogprobs token_logprobs(std::span<const float> logits, int32_t token, int32_t n, SamplerScratch& scratch);
 TokenLogprobs token_logprobs(std::span<const float> logits, int32_t token, int32_t n);
+// The same of chosen ids, in their order, in place of the top ones.
+TokenLogprobs token_logprobs(std::span<const float> logits, int32_t token, std::span<const int32_t> ids,
+                             SamplerScratch& scratch);
 
 // Uniform in (0, 1), of Philox4x32-10 (Salmon et al., SC 2011): counter (vocab index / 4, position, choice, 0), key
 // seed.

@@ -30,6 +30,7 @@ struct SamplingParams {
 
   std::optional<int32_t> logprobs;         // top N of each generated token; -1 = whole vocabulary
   std::optional<int32_t> prompt_logprobs;  // the same for the prompt
+  std::vector<int32_t> logprob_token_ids;  // not empty: logprobs are those of these ids rather than of the top N
 
   bool greedy() const { return temperature < 1e-5; }
 };

@@ -11,6 +11,43 @@
 
 namespace quire {
 
+HttpResponse AnswerFormat::failure(const Error& error) const { return error_response(error); }
+
+ChunkedAnswer::ChunkedAnswer(AnswerContext context, std::string_view object)
+    : AnswerFormat(std::move(context)), chunk_head_("data: " + head(object)) {}
+
+std::string ChunkedAnswer::head(std::string_view object) const {
+  return fmt::format(R"({{"id":{},"object":"{}","created":{},"model":{},"choices":[)", json_string(context().id),
+                     object, context().created, json_string(context().model));
+}
+
+std::string ChunkedAnswer::fingerprint_json() const {
+  return context().fingerprint.empty() ? "null" : json_string(context().fingerprint);
+}
+
+void ChunkedAnswer::end_chunk(std::string& out, std::string_view usage, bool last) const {
+  out += ']';
+  if (last && !context().fingerprint.empty()) {
+    out += ",\"system_fingerprint\":";
+    append_json_string(out, context().fingerprint);
+  }
+  out += usage;
+  out += "}\n\n";
+}
+
+void ChunkedAnswer::end(std::string& out, const std::vector<PromptState>& prompts) {
+  if (context().fields.include_usage) {
+    begin_chunk(out);
+    end_chunk(out, ",\"usage\":" + usage_json(prompts, context()), true);
+  }
+  out += kDoneEvent;
+}
+
+void ChunkedAnswer::failure_event(std::string& out, const Error& error) {
+  append_event(out, error_json(error));
+  out += kDoneEvent;
+}
+
 std::string_view finish_json(FinishReason reason) {
   switch (reason) {
     case FinishReason::kStop:
@@ -49,9 +86,41 @@ std::string usage_json(const std::vector<PromptState>& prompts, const AnswerCont
     cached += prompt.generation->cached_tokens();
     for (const ChoiceState& choice : prompt.choices) completion_tokens += choice.ids.size();
   }
-  return fmt::format(R"({{"prompt_tokens":{},"total_tokens":{},"completion_tokens":{},"prompt_tokens_details":{}}})",
-                     prompt_tokens, prompt_tokens + completion_tokens, completion_tokens,
-                     context.prompt_tokens_details ? fmt::format(R"({{"cached_tokens":{}}})", cached) : "null");
+  return fmt::format(
+      R"({{"prompt_tokens":{},"total_tokens":{},"completion_tokens":{},"prompt_tokens_details":{},"completion_tokens_details":null}})",
+      prompt_tokens, prompt_tokens + completion_tokens, completion_tokens,
+      context.prompt_tokens_details ? fmt::format(R"({{"cached_tokens":{}}})", cached) : "null");
+}
+
+std::string token_logprobs_json(const ChoiceState& choice, size_t from, const AnswerContext& context) {
+  std::string out = "[";
+  const auto entry = [&](const TokenLogprobs::Entry& e) {
+    out += "{\"token\":";
+    append_json_string(out, token_text(e.id, context));
+    out += ",\"logprob\":";
+    append_logprob(out, e.logprob);
+    out += ",\"bytes\":[";  // the raw ones, also of a token that is a piece of a character
+    bool first = true;
+    for (const char c : context.tokenizer->token_bytes(e.id)) {
+      fmt::format_to(std::back_inserter(out), "{}{}", std::exchange(first, false) ? "" : ",",
+                     static_cast<unsigned char>(c));
+    }
+    out += ']';
+  };
+  for (size_t i = from; i < choice.logprobs.size(); ++i) {
+    const TokenLogprobs& position = choice.logprobs[i];
+    if (i > from) out += ',';
+    entry(position.token);
+    out += ",\"top_logprobs\":[";
+    for (size_t k = 0; k < position.top.size(); ++k) {
+      if (k > 0) out += ',';
+      entry(position.top[k]);
+      out += '}';
+    }
+    out += "]}";
+  }
+  out += ']';
+  return out;
 }
 
 std::string token_text(int32_t id, const AnswerContext& context) {
@@ -105,6 +174,13 @@ void append_event(std::string& out, std::string_view json) {
   out += "data: ";
   out += json;
   out += "\n\n";
+}
+
+void append_event(std::string& out, std::string_view name, std::string_view json) {
+  out += "event: ";
+  out += name;
+  out += '\n';
+  append_event(out, json);
 }
 
 }  // namespace quire

@@ -20,13 +20,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxRequestId = 128;
 
-std::string random_hex() {
-  thread_local std::random_device device;
-  std::string out;
-  for (int i = 0; i < 4; ++i) out += fmt::format("{:08x}", device());
-  return out;
-}
-
 // A client's id as it may appear in ours and in a header.
 bool is_plain_id(std::string_view id) {
   return !id.empty() && id.size() <= kMaxRequestId &&
@@ -62,6 +55,20 @@ std::vector<std::vector<int32_t>> encode_bad_words(const std::vector<std::string
 
 }  // namespace
 
+std::string random_hex() {
+  thread_local std::random_device device;
+  std::string out;
+  for (int i = 0; i < 4; ++i) out += fmt::format("{:08x}", device());
+  return out;
+}
+
+HttpResponse json_response(std::string body) {
+  HttpResponse response;
+  response.content_type = "application/json";
+  response.body = std::move(body);
+  return response;
+}
+
 Api::Api(Engine& served, ServerConfig options)
     : engine(served), config(std::move(options)), started(std::time(nullptr)) {
   model_names = engine.config().served_model_name;
@@ -71,6 +78,10 @@ Api::Api(Engine& served, ServerConfig options)
   } catch (const Error& error) {  // requests are refused one by one; the other endpoints work
     log_warning(error.what());
   }
+}
+
+void Api::refuse_when_draining() const {
+  if (draining) throw Error(ErrorKind::kUnavailable, "the server is shutting down");
 }
 
 void Api::check_model(const std::string& name) const {
@@ -92,7 +103,17 @@ std::vector<int32_t> Api::encode(const std::string& text, bool add_special_token
             engine.max_model_len(), text.size()),
         "prompt");
   }
-  return engine.tokenizer().encode(text, add_special_tokens);
+  std::vector<int32_t> ids = engine.tokenizer().encode(text, add_special_tokens);
+  if (add_special_tokens) warn_of_two_bos(ids);
+  return ids;
+}
+
+void Api::warn_of_two_bos(const std::vector<int32_t>& ids) const {
+  const int32_t bos = engine.tokenizer().bos_id();
+  if (bos < 0 || ids.size() < 2 || ids[0] != bos || ids[1] != bos || warned_of_two_bos_.exchange(true)) return;
+  log_warning(
+      "a prompt begins with BOS twice: its text (or the chat template) has one and add_special_tokens adds another. "
+      "Send \"add_special_tokens\": false. Further such prompts are not reported.");
 }
 
 void Api::truncate(std::vector<int32_t>& ids, const GenerationFields& fields) const {
@@ -113,7 +134,7 @@ void Api::truncate(std::vector<int32_t>& ids, const GenerationFields& fields) co
   }
 }
 
-std::vector<int32_t> Api::encode_conversation(const ChatFields& fields) const {
+GenerationSession::Prompt Api::render_conversation(const ChatFields& fields, bool any_length) const {
   const ChatFormat& format = engine.chat_format();
   if (format.empty() && fields.chat_template.empty()) {
     throw invalid_argument(
@@ -127,16 +148,23 @@ std::vector<int32_t> Api::encode_conversation(const ChatFields& fields) const {
   conversation.continue_final_message = fields.continue_final_message;
   conversation.content_format = content_format_of(config.chat_template_content_format);
   conversation.chat_template = fields.chat_template;
-  const std::string text = format.render(conversation);
-  return encode(text, fields.add_special_tokens, fields.truncate_prompt_tokens.has_value());
+  GenerationSession::Prompt prompt;
+  prompt.text = format.render(conversation);
+  prompt.ids = encode(prompt.text, fields.add_special_tokens, any_length || fields.truncate_prompt_tokens);
+  truncate(prompt.ids, fields);
+  if (!fields.return_prompt_text) prompt.text.clear();
+  return prompt;
+}
+
+std::string Api::make_id(const HttpRequest& request, const std::string& wanted, const char* prefix) const {
+  const std::string_view sent = request.header("x-request-id");
+  return prefix + (is_plain_id(sent) ? std::string(sent) : is_plain_id(wanted) ? wanted : random_hex());
 }
 
 AnswerContext Api::make_context(const HttpRequest& request, GenerationFields fields, const char* id_prefix) const {
   AnswerContext context;
-  const std::string_view sent = request.header("x-request-id");
-  context.id = id_prefix + (is_plain_id(sent)                ? std::string(sent)
-                            : is_plain_id(fields.request_id) ? fields.request_id
-                                                             : random_hex());
+  context.id = make_id(request, fields.request_id, id_prefix);
+  context.fingerprint = fingerprint;
   context.model = model_names.front();
   context.created = std::time(nullptr);
   context.tokenizer = &engine.tokenizer();
@@ -155,7 +183,7 @@ HttpHeaders Api::answer_headers(const HttpRequest& request, const std::string& i
   HttpHeaders headers;
   if (config.enable_request_id_headers) {
     const std::string_view sent = request.header("x-request-id");
-    headers.emplace_back("X-Request-Id", is_plain_id(sent) ? std::string(sent) : id.substr(id.find('-') + 1));
+    headers.emplace_back("X-Request-Id", is_plain_id(sent) ? std::string(sent) : id.substr(id.find_first_of("-_") + 1));
   }
   return headers;
 }
@@ -207,8 +235,7 @@ void handle_tokenize(Api& api, HttpExchange& exchange) {
   if (fields.find("messages") != nullptr) {
     ChatFields chat;
     read_conversation(body, api.config, chat);
-    chat.truncate_prompt_tokens = api.engine.max_model_len();  // any length may be counted
-    ids = api.encode_conversation(chat);
+    ids = api.render_conversation(chat, true).ids;
   } else {
     const auto prompt = fields.string("prompt");
     if (!prompt) throw validation_error("prompt: field required", "prompt");
@@ -223,11 +250,8 @@ void handle_tokenize(Api& api, HttpExchange& exchange) {
     }
     strings += ']';
   }
-  HttpResponse response;
-  response.content_type = "application/json";
-  response.body = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":{},"token_strs":{}}})", ids.size(),
-                              api.engine.max_model_len(), ids_json(ids), strings);
-  exchange.respond(std::move(response));
+  exchange.respond(json_response(fmt::format(R"({{"count":{},"max_model_len":{},"tokens":{},"token_strs":{}}})",
+                                             ids.size(), api.engine.max_model_len(), ids_json(ids), strings)));
 }
 
 void handle_detokenize(Api& api, HttpExchange& exchange) {
@@ -244,10 +268,7 @@ void handle_detokenize(Api& api, HttpExchange& exchange) {
                              "tokens");
     }
   }
-  HttpResponse response;
-  response.content_type = "application/json";
-  response.body = fmt::format(R"({{"prompt":{}}})", json_string(tokenizer.decode(ids, false)));
-  exchange.respond(std::move(response));
+  exchange.respond(json_response(fmt::format(R"({{"prompt":{}}})", json_string(tokenizer.decode(ids, false)))));
 }
 
 HttpResponse models_response(const Api& api) {
@@ -274,25 +295,40 @@ HttpResponse models_response(const Api& api) {
                     {"max_model_len", api.engine.max_model_len()},
                     {"permission", Json::array({std::move(permission)})}});
   }
-  HttpResponse response;
-  response.content_type = "application/json";
-  response.body =
-      Json({{"object", "list"}, {"data", std::move(data)}}).dump(-1, ' ', false, Json::error_handler_t::replace);
-  return response;
+  return json_response(
+      Json({{"object", "list"}, {"data", std::move(data)}}).dump(-1, ' ', false, Json::error_handler_t::replace));
 }
+
+namespace {
+
+// What the model folder's tokenizer_config.json says; empty if there is none.
+Json read_tokenizer_config(const EngineConfig& config) {
+  const std::string& name = config.tokenizer.empty() ? config.model : config.tokenizer;
+  if (name.empty() || name.ends_with(".gguf")) return Json::object();
+  try {
+    Json file = Json::parse(open_tokenizer_files(name).tokenizer_config_json, nullptr, false);
+    return file.is_object() ? file : Json::object();
+  } catch (const Error&) {  // a file by itself
+    return Json::object();
+  }
+}
+
+}  // namespace
 
 HttpResponse tokenizer_info_response(const Api& api) {
   const Tokenizer& tokenizer = api.engine.tokenizer();
-  Json info = Json::object();
-  info["tokenizer_class"] = "PreTrainedTokenizerFast";
-  info["bos_token"] = tokenizer.bos_id() >= 0 ? Json(std::string(tokenizer.token_string(tokenizer.bos_id()))) : Json();
-  info["eos_token"] = tokenizer.eos_id() >= 0 ? Json(std::string(tokenizer.token_string(tokenizer.eos_id()))) : Json();
+  const ChatFormat& format = api.engine.chat_format();
+  Json info = read_tokenizer_config(api.engine.config());
+  info.erase("added_tokens_decoder");  // long, and no client reads it
+  if (!info.contains("tokenizer_class")) info["tokenizer_class"] = "PreTrainedTokenizerFast";
+  const auto token = [&](int32_t id) { return id >= 0 ? Json(std::string(tokenizer.token_string(id))) : Json(); };
+  info["bos_token"] = token(tokenizer.bos_id());
+  info["eos_token"] = token(tokenizer.eos_id());
+  for (const auto& [name, text] : format.special_tokens()) info[name] = text;
+  if (format.has("default")) info["chat_template"] = format.templates().find("default")->second.source();
   info["vocab_size"] = tokenizer.vocab_size();
   info["model_max_length"] = api.engine.max_model_len();
-  HttpResponse response;
-  response.content_type = "application/json";
-  response.body = info.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return response;
+  return json_response(info.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace quire

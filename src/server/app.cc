@@ -13,6 +13,8 @@
 #include "server/api.h"
 #include "server/dev_routes.h"
 #include "server/json_errors.h"
+#include "server/messages.h"
+#include "server/responses.h"
 
 namespace quire {
 namespace {
@@ -32,13 +34,6 @@ std::string join(const std::vector<std::string>& words) {
 bool contains(const std::vector<std::string>& list, std::string_view word) {
   return std::ranges::any_of(list,
                              [&](const std::string& item) { return item == "*" || equal_ignoring_case(item, word); });
-}
-
-HttpResponse json_response(std::string body) {
-  HttpResponse response;
-  response.content_type = "application/json";
-  response.body = std::move(body);
-  return response;
 }
 
 HttpResponse plain_status(int status) { return error_response(status, status_phrase(status), status_phrase(status)); }
@@ -296,6 +291,8 @@ std::vector<Route> api_routes(Api& api) {
         {{"GET"}, "/tokenizer_info", [&api](Exchange exchange) { exchange->respond(tokenizer_info_response(api)); }});
   }
   if (api.config.server_dev_mode) append_dev_routes(api, routes);
+  append_responses_routes(api, routes);
+  append_messages_routes(api, routes);
   return routes;
 }
 

@@ -21,6 +21,8 @@ void GenerationSession::start(const std::shared_ptr<HttpExchange>& exchange, std
     head.headers.emplace_back("cache-control", "no-cache");
     head.headers.emplace_back("x-accel-buffering", "no");
     exchange->begin_stream(std::move(head));
+    session->format_->begin(session->out_, session->prompts_);
+    session->flush();
   }
   // The connection holds the session by this callback until the answer ends; the engine's listener does not hold it.
   exchange->on_disconnect([session] { session->cancel(); });
@@ -108,11 +110,14 @@ void GenerationSession::take_events() {
     if (!stream) continue;
     for (ChoiceState& choice : prompt.choices) stream_news(prompt, choice);
   }
-  if (!out_.empty()) {
-    exchange_->write(out_);
-    out_.clear();
-  }
+  flush();
   if (open_choices_ == 0) finish();
+}
+
+void GenerationSession::flush() {
+  if (out_.empty()) return;
+  exchange_->write(out_);
+  out_.clear();
 }
 
 bool GenerationSession::take(PromptState& prompt, GenerationEvent event) {
@@ -172,11 +177,9 @@ void GenerationSession::stream_news(PromptState& prompt, ChoiceState& choice) {
 
 void GenerationSession::finish() {
   ended_ = true;
-  const AnswerContext& context = format_->context();
-  if (context.fields.stream) {
-    if (context.fields.include_usage) format_->usage_chunk(out_, ",\"usage\":" + usage_json(prompts_, context));
-    out_ += kDoneEvent;
-    exchange_->write(out_);
+  if (format_->context().fields.stream) {
+    format_->end(out_, prompts_);
+    flush();
     exchange_->end_stream();
     return;
   }
@@ -190,14 +193,13 @@ void GenerationSession::finish() {
 void GenerationSession::fail(const Error& error) {
   cancel();
   if (!format_->context().fields.stream) {
-    HttpResponse response = error_response(error);
+    HttpResponse response = format_->failure(error);
     response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
     exchange_->respond(std::move(response));
     return;
   }
-  append_event(out_, error_json(error));
-  out_ += kDoneEvent;
-  exchange_->write(out_);
+  format_->failure_event(out_, error);
+  flush();
   exchange_->end_stream();
 }
 

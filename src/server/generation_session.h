@@ -37,6 +37,7 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
   // Takes one event. False if the whole request has failed and was answered.
   bool take(PromptState& prompt, GenerationEvent event);
   void end_choice(ChoiceState& choice, FinishReason finish);
+  void flush();
   void stream_news(PromptState& prompt, ChoiceState& choice);
   void finish();
   void fail(const Error& error);

@@ -11,41 +11,13 @@
 
 namespace quire {
 
-std::string ChatAnswer::head(std::string_view object) const {
-  return fmt::format(R"({{"id":{},"object":"{}","created":{},"model":{},"choices":[)", json_string(context().id),
-                     object, context().created, json_string(context().model));
+namespace {
+
+std::string logprobs_json(const ChoiceState& choice, size_t from, const AnswerContext& context) {
+  return "{\"content\":" + token_logprobs_json(choice, from, context) + "}";
 }
 
-std::string ChatAnswer::logprobs_json(const ChoiceState& choice, size_t from) const {
-  std::string out = "{\"content\":[";
-  const auto entry = [&](const TokenLogprobs::Entry& e) {
-    out += "{\"token\":";
-    append_json_string(out, token_text(e.id, context()));
-    out += ",\"logprob\":";
-    append_logprob(out, e.logprob);
-    out += ",\"bytes\":[";  // the raw ones, also of a token that is a piece of a character
-    bool first = true;
-    for (const char c : context().tokenizer->token_bytes(e.id)) {
-      fmt::format_to(std::back_inserter(out), "{}{}", std::exchange(first, false) ? "" : ",",
-                     static_cast<unsigned char>(c));
-    }
-    out += ']';
-  };
-  for (size_t i = from; i < choice.logprobs.size(); ++i) {
-    const TokenLogprobs& position = choice.logprobs[i];
-    if (i > from) out += ',';
-    entry(position.token);
-    out += ",\"top_logprobs\":[";
-    for (size_t k = 0; k < position.top.size(); ++k) {
-      if (k > 0) out += ',';
-      entry(position.top[k]);
-      out += '}';
-    }
-    out += "]}";
-  }
-  out += "]}";
-  return out;
-}
+}  // namespace
 
 std::string ChatAnswer::whole(const std::vector<PromptState>& prompts) const {
   const GenerationFields& fields = context().fields;
@@ -58,56 +30,55 @@ std::string ChatAnswer::whole(const std::vector<PromptState>& prompts) const {
     append_json_string(out, context().echo + choice.detokenizer.text());
     out +=
         R"(,"refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":[],"reasoning":null},"logprobs":)";
-    out += fields.logprobs ? logprobs_json(choice, 0) : "null";
+    out += fields.logprobs ? logprobs_json(choice, 0, context()) : "null";
     fmt::format_to(std::back_inserter(out), R"(,"finish_reason":{},"stop_reason":{},"token_ids":{}}})",
                    finish_json(choice.finish), stop_reason_json(choice),
                    fields.return_token_ids ? ids_json(choice.ids) : "null");
   }
   fmt::format_to(
       std::back_inserter(out),
-      R"(],"service_tier":null,"system_fingerprint":null,"usage":{},"prompt_logprobs":{},"prompt_token_ids":{},)",
-      usage_json(prompts, context()), prompt_logprobs_json(prompt, context()),
+      R"(],"service_tier":null,"system_fingerprint":{},"usage":{},"prompt_logprobs":{},"prompt_token_ids":{},)",
+      fingerprint_json(), usage_json(prompts, context()), prompt_logprobs_json(prompt, context()),
       fields.return_token_ids ? ids_json(prompt.ids) : "null");
-  out += R"("kv_transfer_params":null})";
+  fmt::format_to(std::back_inserter(out), R"("prompt_text":{},"kv_transfer_params":null}})",
+                 fields.return_prompt_text ? json_string(prompt.text) : "null");
   return out;
 }
 
-void ChatAnswer::open(std::string& out, const PromptState& prompt, ChoiceState& choice, std::string_view usage) const {
-  std::string json = head("chat.completion.chunk");
-  fmt::format_to(std::back_inserter(json),
-                 R"({{"index":{},"delta":{{"role":{},"content":""}},"logprobs":null,"finish_reason":null}}])",
+void ChatAnswer::open(std::string& out, const PromptState& prompt, ChoiceState& choice, std::string_view usage) {
+  const GenerationFields& fields = context().fields;
+  begin_chunk(out);
+  fmt::format_to(std::back_inserter(out),
+                 R"({{"index":{},"delta":{{"role":{},"content":""}},"logprobs":null,"finish_reason":null}})",
                  choice.index, json_string(context().role));
-  if (context().fields.return_token_ids) json += ",\"prompt_token_ids\":" + ids_json(prompt.ids);
-  json += usage;
-  json += '}';
-  append_event(out, json);
+  std::string more;
+  if (fields.return_token_ids) more += ",\"prompt_token_ids\":" + ids_json(prompt.ids);
+  if (fields.return_prompt_text) more += ",\"prompt_text\":" + json_string(prompt.text);
+  more += usage;
+  end_chunk(out, more, false);
   if (context().echo.empty()) return;
-  json = head("chat.completion.chunk");
-  fmt::format_to(std::back_inserter(json),
-                 R"({{"index":{},"delta":{{"content":{}}},"logprobs":null,"finish_reason":null}}]{}}})", choice.index,
-                 json_string(context().echo), usage);
-  append_event(out, json);
+  begin_chunk(out);
+  fmt::format_to(std::back_inserter(out),
+                 R"({{"index":{},"delta":{{"content":{}}},"logprobs":null,"finish_reason":null}})", choice.index,
+                 json_string(context().echo));
+  end_chunk(out, usage, false);
 }
 
 void ChatAnswer::delta(std::string& out, const PromptState&, ChoiceState& choice, std::string_view text,
-                       std::string_view usage) const {
+                       std::string_view usage) {
   const GenerationFields& fields = context().fields;
-  std::string json = head("chat.completion.chunk");
-  fmt::format_to(std::back_inserter(json), R"({{"index":{},"delta":{{"content":)", choice.index);
-  append_json_string(json, text);
-  json += "},\"logprobs\":";
-  json += fields.logprobs ? logprobs_json(choice, choice.sent_ids) : "null";
-  fmt::format_to(std::back_inserter(json), R"(,"finish_reason":{})", finish_json(choice.finish));
-  if (choice.finish != FinishReason::kNone) json += ",\"stop_reason\":" + stop_reason_json(choice);
-  if (fields.return_token_ids) json += ",\"token_ids\":" + ids_json(choice.ids, choice.sent_ids);
-  json += "}]";
-  json += usage;
-  json += '}';
-  append_event(out, json);
-}
-
-void ChatAnswer::usage_chunk(std::string& out, std::string_view usage) const {
-  append_event(out, head("chat.completion.chunk") + "]" + std::string(usage) + "}");
+  const bool last = choice.finish != FinishReason::kNone;
+  begin_chunk(out);
+  fmt::format_to(std::back_inserter(out), R"({{"index":{},"delta":{{"content":)", choice.index);
+  append_json_string(out, text);
+  out += "},\"logprobs\":";
+  out += fields.logprobs ? logprobs_json(choice, choice.sent_ids, context()) : "null";
+  out += ",\"finish_reason\":";
+  out += finish_json(choice.finish);
+  if (last) out += ",\"stop_reason\":" + stop_reason_json(choice);
+  if (fields.return_token_ids) out += ",\"token_ids\":" + ids_json(choice.ids, choice.sent_ids);
+  out += '}';
+  end_chunk(out, usage, last && !fields.include_usage);
 }
 
 void handle_chat(Api& api, const std::shared_ptr<HttpExchange>& exchange) {
@@ -117,8 +88,7 @@ void handle_chat(Api& api, const std::shared_ptr<HttpExchange>& exchange) {
   }();
   api.check_model(fields.model);
   std::vector<GenerationSession::Prompt> prompts(1);
-  prompts[0].ids = api.encode_conversation(fields);
-  api.truncate(prompts[0].ids, fields);
+  prompts[0] = api.render_conversation(fields);
 
   const nlohmann::ordered_json& last = fields.messages->back();
   std::string role = fields.add_generation_prompt ? api.config.response_role : last["role"].get<std::string>();

@@ -12,11 +12,6 @@
 
 namespace quire {
 
-std::string CompletionAnswer::head() const {
-  return fmt::format(R"({{"id":{},"object":"text_completion","created":{},"model":{},"choices":[)",
-                     json_string(context().id), context().created, json_string(context().model));
-}
-
 std::string CompletionAnswer::logprobs_json(const PromptState& prompt, const ChoiceState& choice, bool with_prompt,
                                             size_t from, size_t& characters) const {
   std::string offsets, values, tokens, tops;
@@ -65,7 +60,7 @@ std::string CompletionAnswer::logprobs_json(const PromptState& prompt, const Cho
 
 std::string CompletionAnswer::whole(const std::vector<PromptState>& prompts) const {
   const GenerationFields& fields = context().fields;
-  std::string out = head();
+  std::string out = head(kObject);
   bool first = true;
   for (const PromptState& prompt : prompts) {
     const std::string prompt_logprobs = prompt_logprobs_json(prompt, context());
@@ -83,47 +78,41 @@ std::string CompletionAnswer::whole(const std::vector<PromptState>& prompts) con
           prompt_logprobs, fields.return_token_ids ? ids_json(prompt.ids) : "null");
     }
   }
-  out += "],\"service_tier\":null,\"system_fingerprint\":null,\"usage\":";
-  out += usage_json(prompts, context());
-  out += ",\"kv_transfer_params\":null}";
+  fmt::format_to(std::back_inserter(out),
+                 R"(],"service_tier":null,"system_fingerprint":{},"usage":{},"kv_transfer_params":null}})",
+                 fingerprint_json(), usage_json(prompts, context()));
   return out;
 }
 
-void CompletionAnswer::open(std::string& out, const PromptState& prompt, ChoiceState& choice,
-                            std::string_view usage) const {
+void CompletionAnswer::open(std::string& out, const PromptState& prompt, ChoiceState& choice, std::string_view usage) {
   const GenerationFields& fields = context().fields;
   if (!fields.echo) return;
-  std::string json = head();
+  begin_chunk(out);
   fmt::format_to(
-      std::back_inserter(json),
-      R"({{"index":{},"text":{},"logprobs":{},"finish_reason":null,"stop_reason":null}}]{}}})", choice.index,
-      json_string(prompt.text),
-      fields.logprobs ? logprobs_json(prompt, choice, true, choice.ids.size(), choice.sent_characters) : "null", usage);
-  append_event(out, json);
+      std::back_inserter(out), R"({{"index":{},"text":{},"logprobs":{},"finish_reason":null,"stop_reason":null}})",
+      choice.index, json_string(prompt.text),
+      fields.logprobs ? logprobs_json(prompt, choice, true, choice.ids.size(), choice.sent_characters) : "null");
+  end_chunk(out, usage, false);
 }
 
 void CompletionAnswer::delta(std::string& out, const PromptState& prompt, ChoiceState& choice, std::string_view text,
-                             std::string_view usage) const {
+                             std::string_view usage) {
   const GenerationFields& fields = context().fields;
-  std::string json = head();
-  fmt::format_to(std::back_inserter(json), R"({{"index":{},"text":)", choice.index);
-  append_json_string(json, text);
-  json += ",\"logprobs\":";
-  json += fields.logprobs ? logprobs_json(prompt, choice, false, choice.sent_ids, choice.sent_characters) : "null";
-  fmt::format_to(std::back_inserter(json), R"(,"finish_reason":{},"stop_reason":{})", finish_json(choice.finish),
-                 stop_reason_json(choice));
+  begin_chunk(out);
+  fmt::format_to(std::back_inserter(out), R"({{"index":{},"text":)", choice.index);
+  append_json_string(out, text);
+  out += ",\"logprobs\":";
+  out += fields.logprobs ? logprobs_json(prompt, choice, false, choice.sent_ids, choice.sent_characters) : "null";
+  out += ",\"finish_reason\":";
+  out += finish_json(choice.finish);
+  out += ",\"stop_reason\":";
+  out += stop_reason_json(choice);
   if (fields.return_token_ids) {
-    if (choice.sent_ids == 0) json += ",\"prompt_token_ids\":" + ids_json(prompt.ids);
-    json += ",\"token_ids\":" + ids_json(choice.ids, choice.sent_ids);
+    if (choice.sent_ids == 0) out += ",\"prompt_token_ids\":" + ids_json(prompt.ids);
+    out += ",\"token_ids\":" + ids_json(choice.ids, choice.sent_ids);
   }
-  json += "}]";
-  json += usage;
-  json += '}';
-  append_event(out, json);
-}
-
-void CompletionAnswer::usage_chunk(std::string& out, std::string_view usage) const {
-  append_event(out, head() + "]" + std::string(usage) + "}");
+  out += '}';
+  end_chunk(out, usage, choice.finish != FinishReason::kNone && !fields.include_usage);
 }
 
 void handle_completion(Api& api, const std::shared_ptr<HttpExchange>& exchange) {

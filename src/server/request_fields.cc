@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -43,8 +45,7 @@ std::vector<std::pair<int32_t, float>> read_logit_bias(const FieldReader& fields
   return out;
 }
 
-void read_stream_fields(const FieldReader& fields, const ServerConfig& config, GenerationFields& out) {
-  out.stream = fields.boolean("stream").value_or(false);
+void read_stream_options(const FieldReader& fields, const ServerConfig& config, GenerationFields& out) {
   if (const Json* object = fields.object("stream_options")) {
     if (!out.stream) throw invalid_argument("Stream options can only be defined when `stream=True`.", "stream_options");
     const FieldReader options(*object);
@@ -72,52 +73,18 @@ void read_format_fields(const FieldReader& fields) {
   if (fields.find("structured_outputs") != nullptr) throw unsupported("structured_outputs", "structured_outputs");
 }
 
-void read_common_fields(const Json& body, const GenerationConfig& defaults, const ServerConfig& config,
-                        GenerationFields& out) {
+// What /v1/completions and /v1/chat/completions share beside sampling.
+void read_answer_fields(const Json& body, const ServerConfig& config, GenerationFields& out) {
   const FieldReader fields(body);
-  out.model = fields.string("model").value_or("");
-  read_stream_fields(fields, config, out);
+  read_stream_options(fields, config, out);
   read_format_fields(fields);
-
   SamplingParams& params = out.params;
-  params.n = fields.small_integer("n").value_or(1);
-  // Checked here as well as in the engine: nothing is copied n times before.
-  if (params.n < 1 || params.n > config.max_sequences) {
-    throw invalid_argument(fmt::format("n must be between 1 and {}, got {}. (parameter=n, value={})",
-                                       config.max_sequences, params.n, params.n),
-                           "n");
-  }
-  const auto number = [&](const char* name, const std::optional<double>& file, double neutral) {
-    return fields.number(name).value_or(file.value_or(neutral));
-  };
-  params.temperature = number("temperature", defaults.temperature, 1.0);
-  params.top_p = number("top_p", defaults.top_p, 1.0);
-  params.min_p = number("min_p", defaults.min_p, 0.0);
-  params.top_k = fields.integer("top_k").value_or(defaults.top_k.value_or(0));
-  params.presence_penalty = number("presence_penalty", defaults.presence_penalty, 0.0);
-  params.frequency_penalty = number("frequency_penalty", defaults.frequency_penalty, 0.0);
-  params.repetition_penalty = number("repetition_penalty", defaults.repetition_penalty, 1.0);
-  params.seed = fields.integer("seed");
-  if (params.seed == -1) params.seed.reset();
-  params.logit_bias = read_logit_bias(fields);
-  params.allowed_token_ids = fields.integers("allowed_token_ids");
-  if (const Json* allowed = fields.find("allowed_token_ids"); allowed != nullptr && allowed->empty()) {
-    throw invalid_argument("allowed_token_ids is not None and empty!", "allowed_token_ids");
-  }
-  out.bad_words = fields.strings("bad_words");
-  params.min_tokens = fields.integer("min_tokens").value_or(0);
   params.stop = fields.strings("stop");
-  params.stop_token_ids = fields.integers("stop_token_ids");
-  params.ignore_eos = fields.boolean("ignore_eos").value_or(false);
-  params.include_stop_str_in_output = fields.boolean("include_stop_str_in_output").value_or(false);
-  params.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
-  fields.boolean("spaces_between_special_tokens");
   params.prompt_logprobs = fields.small_integer("prompt_logprobs");
   out.return_prompt_logprobs = params.prompt_logprobs.has_value();
   if (params.prompt_logprobs && out.stream) {
     throw invalid_argument("`prompt_logprobs` are not available when `stream=True`.", "prompt_logprobs");
   }
-
   out.echo = fields.boolean("echo").value_or(false);
   out.return_token_ids = fields.boolean("return_token_ids").value_or(false);
   out.return_tokens_as_token_ids =
@@ -133,21 +100,23 @@ void read_common_fields(const Json& body, const GenerationConfig& defaults, cons
       throw validation_error("truncation_side: expected left or right", "truncation_side");
     out.truncate_from_left = *side == "left";
   }
-  out.priority = fields.integer("priority").value_or(0);
-  out.request_id = fields.string("request_id").value_or("").substr(0, kMaxRequestId);
-  fields.string("user");
-  if (const auto salt = fields.string("cache_salt")) {
-    if (salt->empty() || salt->size() > kMaxSalt ||
-        salt->find_first_of(std::string_view("@/\\\0", 4)) != std::string::npos) {
-      throw invalid_argument("cache_salt must have 1 to 128 characters and none of @, /, \\ and NUL", "cache_salt");
-    }
-    out.cache_salt = *salt;
-  }
+}
 
-  if (fields.boolean("use_beam_search").value_or(false)) throw unsupported("use_beam_search", "use_beam_search");
-  for (const char* name : {"logprob_token_ids", "repetition_detection", "prompt_embeds"}) {
-    if (fields.find(name) != nullptr) throw unsupported(name, name);
+// logprob_token_ids say which log-probabilities are wanted, and by themselves that some are.
+void read_logprob_ids(const Json& body, GenerationFields& out) {
+  SamplingParams& params = out.params;
+  params.logprob_token_ids = FieldReader(body).integers("logprob_token_ids");
+  if (params.logprob_token_ids.empty()) return;
+  const auto count = static_cast<int32_t>(params.logprob_token_ids.size());
+  // Chat's plain `logprobs: true` asks for 0 further ones.
+  if (params.logprobs.value_or(0) != 0 && params.logprobs != count) {
+    throw invalid_argument(
+        fmt::format("logprobs must equal the length of logprob_token_ids where both are set, got {} and {}",
+                    *params.logprobs, count),
+        "logprob_token_ids");
   }
+  params.logprobs = count;
+  out.logprobs = true;
 }
 
 std::vector<CompletionPrompt> read_prompts(const FieldReader& fields) {
@@ -282,21 +251,44 @@ Json read_message(const Json& message) {
 
 void read_tools(const FieldReader& fields, ChatFields& out) {
   const Json* tools = fields.find("tools");
-  const Json* choice = fields.find("tool_choice");
-  const bool none = choice != nullptr && choice->is_string() && *choice == "none";
-  if (tools == nullptr) {
-    if (choice != nullptr && !none && !(choice->is_string() && *choice == "auto")) {
-      throw invalid_argument("When using `tool_choice`, `tools` must be set.", "tool_choice");
-    }
-    return;
-  }
+  if (tools == nullptr) return;
   if (!tools->is_array()) throw validation_error("tools: expected a list", "tools");
   if (tools->empty()) throw invalid_argument("`tools` must not be an empty list.", "tools");
   for (const Json& tool : *tools) {
     if (!tool.is_object()) throw validation_error("tools: expected a list of objects", "tools");
   }
-  if (!none) throw unsupported("tool calling (tools without tool_choice \"none\")", "tools");
   out.tools = std::make_unique<Json>(*tools);
+}
+
+// Tools may be shown to the model; calls are not parsed out of its answers.
+void check_tool_choice(const FieldReader& fields, const ChatFields& chat) {
+  const Json* choice = fields.find("tool_choice");
+  if (choice != nullptr && !choice->is_string() && !choice->is_object()) {
+    throw validation_error("tool_choice: expected none, auto, required or an object", "tool_choice");
+  }
+  const std::string name = choice != nullptr && choice->is_string() ? choice->get<std::string>() : "";
+  if (choice != nullptr && choice->is_string() && name != "none" && name != "auto" && name != "required") {
+    throw validation_error("tool_choice: expected none, auto, required or an object", "tool_choice");
+  }
+  if (chat.tools == nullptr) {
+    if (choice != nullptr && name != "none" && name != "auto") {
+      throw invalid_argument("When using `tool_choice`, `tools` must be set.", "tool_choice");
+    }
+    return;
+  }
+  if (name != "none") throw unsupported("tool calling (tools without tool_choice \"none\")", "tools");
+}
+
+// The template gets it under this name.
+void read_reasoning_effort(const FieldReader& fields, ChatFields& out) {
+  static constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  const auto effort = fields.string("reasoning_effort");
+  if (!effort) return;
+  if (std::ranges::find(kEfforts, *effort) == std::end(kEfforts)) {
+    throw validation_error("reasoning_effort: expected none, minimal, low, medium, high, xhigh or max",
+                           "reasoning_effort");
+  }
+  (*out.template_values)["reasoning_effort"] = *effort;
 }
 
 }  // namespace
@@ -306,10 +298,66 @@ ChatFields::~ChatFields() = default;
 ChatFields::ChatFields(ChatFields&&) noexcept = default;
 ChatFields& ChatFields::operator=(ChatFields&&) noexcept = default;
 
+void read_sampling_fields(const Json& body, const GenerationConfig& defaults, const ServerConfig& config,
+                          GenerationFields& out) {
+  const FieldReader fields(body);
+  out.model = fields.string("model").value_or("");
+  out.stream = fields.boolean("stream").value_or(false);
+
+  SamplingParams& params = out.params;
+  params.n = fields.small_integer("n").value_or(1);
+  // Checked here as well as in the engine: nothing is copied n times before.
+  if (params.n < 1 || params.n > config.max_sequences) {
+    throw invalid_argument(fmt::format("n must be between 1 and {}, got {}. (parameter=n, value={})",
+                                       config.max_sequences, params.n, params.n),
+                           "n");
+  }
+  const auto number = [&](const char* name, const std::optional<double>& file, double neutral) {
+    return fields.number(name).value_or(file.value_or(neutral));
+  };
+  params.temperature = number("temperature", defaults.temperature, 1.0);
+  params.top_p = number("top_p", defaults.top_p, 1.0);
+  params.min_p = number("min_p", defaults.min_p, 0.0);
+  params.top_k = fields.integer("top_k").value_or(defaults.top_k.value_or(0));
+  params.presence_penalty = number("presence_penalty", defaults.presence_penalty, 0.0);
+  params.frequency_penalty = number("frequency_penalty", defaults.frequency_penalty, 0.0);
+  params.repetition_penalty = number("repetition_penalty", defaults.repetition_penalty, 1.0);
+  params.seed = fields.integer("seed");
+  if (params.seed == -1) params.seed.reset();
+  params.logit_bias = read_logit_bias(fields);
+  params.allowed_token_ids = fields.integers("allowed_token_ids");
+  if (const Json* allowed = fields.find("allowed_token_ids"); allowed != nullptr && allowed->empty()) {
+    throw invalid_argument("allowed_token_ids is not None and empty!", "allowed_token_ids");
+  }
+  out.bad_words = fields.strings("bad_words");
+  params.min_tokens = fields.integer("min_tokens").value_or(0);
+  params.stop_token_ids = fields.integers("stop_token_ids");
+  params.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  params.include_stop_str_in_output = fields.boolean("include_stop_str_in_output").value_or(false);
+  params.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
+  fields.boolean("spaces_between_special_tokens");
+  out.priority = fields.integer("priority").value_or(0);
+  out.request_id = fields.string("request_id").value_or("").substr(0, kMaxRequestId);
+  fields.string("user");
+  if (const auto salt = fields.string("cache_salt")) {
+    if (salt->empty() || salt->size() > kMaxSalt ||
+        salt->find_first_of(std::string_view("@/\\\0", 4)) != std::string::npos) {
+      throw invalid_argument("cache_salt must have 1 to 128 characters and none of @, /, \\ and NUL", "cache_salt");
+    }
+    out.cache_salt = *salt;
+  }
+
+  if (fields.boolean("use_beam_search").value_or(false)) throw unsupported("use_beam_search", "use_beam_search");
+  for (const char* name : {"repetition_detection", "prompt_embeds"}) {
+    if (fields.find(name) != nullptr) throw unsupported(name, name);
+  }
+}
+
 CompletionFields read_completion_fields(const Json& body, const GenerationConfig& defaults,
                                         const ServerConfig& config) {
   CompletionFields out;
-  read_common_fields(body, defaults, config, out);
+  read_sampling_fields(body, defaults, config, out);
+  read_answer_fields(body, config, out);
   const FieldReader fields(body);
   out.prompts = read_prompts(fields);
   SamplingParams& params = out.params;
@@ -321,6 +369,7 @@ CompletionFields read_completion_fields(const Json& body, const GenerationConfig
   params.logprobs = fields.small_integer("logprobs");
   out.logprobs = params.logprobs.has_value();
   if (out.echo && out.logprobs && !params.prompt_logprobs) params.prompt_logprobs = params.logprobs;
+  read_logprob_ids(body, out);
   out.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
   if (fields.string("suffix").value_or("") != "") throw unsupported("suffix", "suffix");
   return out;
@@ -347,7 +396,7 @@ void read_conversation(const Json& body, const ServerConfig& config, ChatFields&
   out.template_values = std::make_unique<Json>(Json::object());
   if (!config.default_chat_template_kwargs.empty())
     *out.template_values = parse_json_object(config.default_chat_template_kwargs);
-  if (const auto effort = fields.string("reasoning_effort")) (*out.template_values)["reasoning_effort"] = *effort;
+  read_reasoning_effort(fields, out);
   if (const Json* documents = fields.find("documents")) {
     if (!documents->is_array()) throw validation_error("documents: expected a list", "documents");
     (*out.template_values)["documents"] = *documents;
@@ -374,9 +423,11 @@ void read_conversation(const Json& body, const ServerConfig& config, ChatFields&
 
 ChatFields read_chat_fields(const Json& body, const GenerationConfig& defaults, const ServerConfig& config) {
   ChatFields out;
-  read_common_fields(body, defaults, config, out);
+  read_sampling_fields(body, defaults, config, out);
+  read_answer_fields(body, config, out);
   read_conversation(body, config, out);
   const FieldReader fields(body);
+  check_tool_choice(fields, out);
   SamplingParams& params = out.params;
   params.max_tokens = fields.integer("max_completion_tokens");
   if (!params.max_tokens) params.max_tokens = fields.integer("max_tokens");
@@ -390,6 +441,8 @@ ChatFields read_chat_fields(const Json& body, const GenerationConfig& defaults, 
     throw invalid_argument("when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs");
   }
   if (out.logprobs) params.logprobs = top;
+  read_logprob_ids(body, out);
+  out.return_prompt_text = fields.boolean("return_prompt_text").value_or(false);
   return out;
 }
 

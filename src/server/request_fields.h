@@ -1,7 +1,7 @@
 #pragma once
-// The fields of a completion or chat request, typed. One reader for both endpoints: the same field has the same rules
-// in each. Ranges of sampling values are the engine's to check (engine/admission.h); shapes, types and what this server
-// has no feature for are refused here.
+// The fields of a request, typed. One reader for all endpoints: the same field has the same rules in each. Ranges of
+// sampling values are the engine's to check (engine/admission.h); shapes, types and what this server has no feature for
+// are refused here.
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -24,6 +24,7 @@ struct GenerationFields {
   bool logprobs = false;  // the answer has log-probabilities of generated tokens
   bool return_prompt_logprobs = false;
   bool return_token_ids = false, return_tokens_as_token_ids = false;
+  bool return_prompt_text = false;  // chat
   bool add_special_tokens = false;
   std::optional<int64_t> truncate_prompt_tokens;
   bool truncate_from_left = true;
@@ -59,6 +60,10 @@ CompletionFields read_completion_fields(const nlohmann::ordered_json& body, cons
                                         const ServerConfig& config);
 ChatFields read_chat_fields(const nlohmann::ordered_json& body, const GenerationConfig& defaults,
                             const ServerConfig& config);
+// What every endpoint that generates reads: model, stream, sampling, and how the engine is to treat the request. Not
+// max_tokens and stop, which have other names in some.
+void read_sampling_fields(const nlohmann::ordered_json& body, const GenerationConfig& defaults,
+                          const ServerConfig& config, GenerationFields& out);
 // The part of a chat request that its template reads; /tokenize has it too.
 void read_conversation(const nlohmann::ordered_json& body, const ServerConfig& config, ChatFields& fields);
 

@@ -24,6 +24,8 @@ class ChatFormat {
 
   bool empty() const { return templates_.empty(); }
   bool has(std::string_view name) const { return templates_.find(name) != templates_.end(); }
+  const Templates& templates() const { return templates_; }
+  const std::vector<SpecialToken>& special_tokens() const { return special_tokens_; }
 
   struct Conversation {
     const nlohmann::ordered_json* messages = nullptr;  // array of objects, not empty

@@ -70,6 +70,8 @@ bool ChatTemplate::loops_over_content() const { return impl_->loops_over_content
 
 bool ChatTemplate::mentions(std::string_view word) const { return impl_->text.find(word) != std::string::npos; }
 
+const std::string& ChatTemplate::source() const { return impl_->text; }
+
 std::string ChatTemplate::render(const Input& input) const {
   jinja::Interpreter interpreter(impl_->source, input.now, input.max_steps);
   try {

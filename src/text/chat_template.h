@@ -41,6 +41,7 @@ class ChatTemplate {
   // Does the template loop over the parts of a message's content, rather than take it as a string?
   bool loops_over_content() const;
   bool mentions(std::string_view word) const;  // anywhere in the source
+  const std::string& source() const;
 
  private:
   struct Impl;

@@ -84,7 +84,7 @@ TEST_F(Session, WholeCompletion) {
       R"({"id":"cmpl-1","object":"text_completion","created":7,"model":"m","choices":[{"index":0,"text":"yes",
     "logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null,"prompt_logprobs":null,"prompt_token_ids":null}],
     "service_tier":null,"system_fingerprint":null,
-    "usage":{"prompt_tokens":2,"total_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":3}},"kv_transfer_params":null})");
+    "usage":{"prompt_tokens":2,"total_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":3},"completion_tokens_details":null},"kv_transfer_params":null})");
   EXPECT_EQ(body(), expected) << exchange->whole.body;
   EXPECT_EQ(exchange->whole.content_type, "application/json");
 }
@@ -123,8 +123,10 @@ TEST_F(Session, StreamedChat) {
   EXPECT_EQ(all[2]["choices"][0]["delta"], Json::parse(R"({"content":"k"})"));
   EXPECT_EQ(all[2]["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(all[3]["choices"], Json::array());
-  EXPECT_EQ(all[3]["usage"],
-            Json::parse(R"({"prompt_tokens":2,"total_tokens":4,"completion_tokens":2,"prompt_tokens_details":null})"));
+  EXPECT_EQ(
+      all[3]["usage"],
+      Json::parse(
+          R"({"prompt_tokens":2,"total_tokens":4,"completion_tokens":2,"prompt_tokens_details":null,"completion_tokens_details":null})"));
 }
 
 TEST_F(Session, StepsThatArriveTogetherMakeOneChunk) {
