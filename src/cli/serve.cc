@@ -88,6 +88,7 @@ void add_api_options(OptionTable& table, ServerConfig& config) {
   table.add("enable-prompt-tokens-details", config.enable_prompt_tokens_details, "cached tokens in usage");
   table.add("enable-server-load-tracking", config.enable_server_load_tracking, "/load counts requests");
   table.add("enable-tokenizer-info-endpoint", config.enable_tokenizer_info_endpoint, "GET /tokenizer_info");
+  table.add("disable-fastapi-docs", config.disable_fastapi_docs, "no /openapi.json and no /docs");
   table.add("return-tokens-as-token-ids", config.return_tokens_as_token_ids, "tokens of logprobs as token_id:N");
   table
       .add("sse-keep-alive-interval", config.sse_keep_alive_interval,
@@ -128,8 +129,7 @@ void add_vllm_names(OptionTable& table) {
   table.group("Without effect");
   for (const auto& [name, values, why] : std::initializer_list<std::tuple<const char*, Values, const char*>>{
            {"uvicorn-log-level", kOne, "use --log-level"},
-           {"disable-fastapi-docs", kNone, "there are no such pages"},
-           {"enable-offline-docs", kNone, "there are no such pages"},
+           {"enable-offline-docs", kNone, "/docs loads nothing from elsewhere"},
            {"log-error-stack", kNone, "errors have no stack traces"},
            {"disable-frontend-multiprocessing", kNone, "there is one process"},
            {"enable-log-deltas", kNone, "answers are not logged"},

@@ -14,6 +14,7 @@ namespace {
 constexpr int32_t kMaxChoices = 128;
 constexpr size_t kMaxStopStrings = 4, kMaxBadWords = 128, kMaxLogprobIds = 128;
 constexpr float kMaxBias = 100.0f;
+constexpr double kMinRepetition = 1e-30, kMaxRepetition = 1e30;
 
 template <class T>
 [[noreturn]] void refuse(const char* param, const std::string& rule, T value) {
@@ -53,8 +54,10 @@ void check_sampling(SamplingParams& params, const AdmissionLimits& limits) {
   check_range("min_p", params.min_p, 0, 1, "in [0, 1]");
   check_range("presence_penalty", params.presence_penalty, -2, 2, "in [-2, 2]");
   check_range("frequency_penalty", params.frequency_penalty, -2, 2, "in [-2, 2]");
-  if (!(params.repetition_penalty > 0) || !std::isfinite(params.repetition_penalty)) {
-    refuse("repetition_penalty", "greater than zero", params.repetition_penalty);
+  // Logits are divided by it in single precision, and stay finite.
+  if (!(params.repetition_penalty >= kMinRepetition && params.repetition_penalty <= kMaxRepetition)) {
+    refuse("repetition_penalty", fmt::format("greater than zero, from {} to {}", kMinRepetition, kMaxRepetition),
+           params.repetition_penalty);
   }
   if (params.n > 1 && params.greedy()) refuse("n", "1 when using greedy sampling", params.n);
   for (auto& [id, bias] : params.logit_bias) {

@@ -14,7 +14,9 @@ namespace quire {
 namespace {
 
 constexpr const char* kFailed = "the engine failed to compute this request";
-constexpr const char* kNoToken = "no token can be chosen: every logit is masked or not a number";
+constexpr const char* kNoToken = "no token can be chosen: no logit is a finite number";
+constexpr const char* kNoTokenLeft =
+    "no token can be chosen: allowed_token_ids, bad_words and min_tokens of this request leave none";
 
 int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(EngineClock::now().time_since_epoch()).count();
@@ -37,6 +39,17 @@ GenerationEvent last_event(int32_t choice, FinishReason reason, const char* erro
   } catch (const std::bad_alloc&) {  // the reason says enough
   }
   return event;
+}
+
+GenerationEvent refusal(int32_t choice, const char* error) noexcept {
+  GenerationEvent event = last_event(choice, FinishReason::kError, error);
+  event.error_kind = ErrorKind::kInvalidArgument;
+  return event;
+}
+
+// Could the parameters leave no token to choose?
+bool masks_tokens(const SamplingParams& params) {
+  return !params.allowed_token_ids.empty() || !params.bad_words.empty() || params.min_tokens > 0;
 }
 
 }  // namespace
@@ -249,7 +262,8 @@ void EngineLoop::hand_over(Runner::Sampled& sampled, EngineClock::time_point now
     return finish(sequence, last_event(sequence.choice, FinishReason::kLength, ""));
   }
   if (sampled.result.token < 0) {
-    return finish(sequence, last_event(sequence.choice, FinishReason::kError, kNoToken));
+    return finish(sequence, masks_tokens(params) ? refusal(sequence.choice, kNoTokenLeft)
+                                                 : last_event(sequence.choice, FinishReason::kError, kNoToken));
   }
   metrics_.observe_token(sequence, now);
   if (sequence.output_len() == 0) sequence.first_token = now;

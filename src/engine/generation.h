@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "sample/sampling_params.h"
 
 namespace quire {
@@ -30,6 +31,7 @@ struct GenerationEvent {
   FinishReason finish = FinishReason::kNone;
   std::optional<int32_t> stop_token_id;  // kStop by one of stop_token_ids; null for EOS. The token itself is `token`.
   std::string error;                     // kError: what went wrong
+  ErrorKind error_kind = ErrorKind::kInternal;
 };
 
 class Generation {

@@ -14,6 +14,7 @@
 #include "server/dev_routes.h"
 #include "server/json_errors.h"
 #include "server/messages.h"
+#include "server/openapi.h"
 #include "server/responses.h"
 
 namespace quire {
@@ -208,7 +209,7 @@ void Router::operator()(std::shared_ptr<HttpExchange> exchange) const {
 void Router::route(const std::shared_ptr<HttpExchange>& exchange) const {
   const HttpRequest& request = exchange->request();
   if (request.method == "TRACE" || request.method == "CONNECT") {
-    exchange->respond(plain_status(501));
+    exchange->respond(plain_status(405));
     return;
   }
   std::string_view path = request.path;
@@ -293,6 +294,7 @@ std::vector<Route> api_routes(Api& api) {
   if (api.config.server_dev_mode) append_dev_routes(api, routes);
   append_responses_routes(api, routes);
   append_messages_routes(api, routes);
+  append_openapi_routes(api, routes);  // the last ones: they describe the others
   return routes;
 }
 

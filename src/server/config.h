@@ -63,6 +63,7 @@ struct ServerConfig {
   bool metrics_without_api_key = false;
   bool server_dev_mode = false;  // /server_info, /reset_prefix_cache
   std::string options_json;      // all options as they were started with, for /server_info
+  bool disable_fastapi_docs = false;  // no /openapi.json and /docs
 };
 
 }  // namespace quire

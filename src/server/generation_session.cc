@@ -125,7 +125,7 @@ bool GenerationSession::take(PromptState& prompt, GenerationEvent event) {
   ChoiceState& choice = prompt.choices[static_cast<size_t>(event.choice)];
   if (choice.finish != FinishReason::kNone) return true;  // computed past a stop string
   if (event.finish == FinishReason::kError) {
-    fail(Error(ErrorKind::kInternal, event.error.empty() ? "the request failed in the engine" : event.error));
+    fail(Error(event.error_kind, event.error.empty() ? "the request failed in the engine" : event.error));
     return false;
   }
   if (event.finish == FinishReason::kAbort) {

@@ -135,7 +135,9 @@ Json read_tools(const FieldReader& fields, bool counting) {
 
 void refuse_what_is_missing(const FieldReader& fields) {
   if (const Json* thinking = fields.object("thinking")) {
-    if (FieldReader(*thinking).string("type") == "enabled") throw unsupported("thinking", "thinking");
+    const auto type = FieldReader(*thinking).string("type");
+    if (!type) throw validation_error("thinking.type: field required", "thinking");
+    if (*type == "enabled") throw unsupported("thinking", "thinking");
   }
   if (const Json* output = fields.object("output_config")) {
     if (FieldReader(*output).find("format") != nullptr) throw unsupported("output_config.format", "output_config");
@@ -192,11 +194,8 @@ ChatFields read_messages_fields(const Json& body, const GenerationConfig& defaul
   read_sampling_fields(body, defaults, config, out);
   SamplingParams& params = out.params;
   if (params.n != 1) throw invalid_argument(fmt::format("n must be 1 here, got {}", params.n), "n");
-  params.max_tokens = fields.integer("max_tokens");
+  params.max_tokens = read_max_tokens(fields, "max_tokens");
   if (!params.max_tokens) throw validation_error("max_tokens: field required", "max_tokens");
-  if (*params.max_tokens < 1) {
-    throw invalid_argument(fmt::format("max_tokens must be at least 1, got {}", *params.max_tokens), "max_tokens");
-  }
   params.stop = fields.strings("stop_sequences");
   return out;
 }

@@ -353,6 +353,15 @@ void read_sampling_fields(const Json& body, const GenerationConfig& defaults, co
   }
 }
 
+std::optional<int64_t> read_max_tokens(const FieldReader& fields, const char* name, int64_t least) {
+  const auto value = fields.integer(name);
+  if (value && *value < least) {
+    throw invalid_argument(
+        fmt::format("{0} must be at least {1}, got {2}. (parameter={0}, value={2})", name, least, *value), name);
+  }
+  return value;
+}
+
 CompletionFields read_completion_fields(const Json& body, const GenerationConfig& defaults,
                                         const ServerConfig& config) {
   CompletionFields out;
@@ -361,11 +370,8 @@ CompletionFields read_completion_fields(const Json& body, const GenerationConfig
   const FieldReader fields(body);
   out.prompts = read_prompts(fields);
   SamplingParams& params = out.params;
-  params.max_tokens = fields.integer("max_tokens");
+  params.max_tokens = read_max_tokens(fields, "max_tokens", out.echo ? 0 : 1);
   if (!params.max_tokens) params.max_tokens = fields.has_null("max_tokens") ? defaults.max_new_tokens : 16;
-  if (params.max_tokens == 0 && !out.echo) {
-    throw invalid_argument("max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)", "max_tokens");
-  }
   params.logprobs = fields.small_integer("logprobs");
   out.logprobs = params.logprobs.has_value();
   if (out.echo && out.logprobs && !params.prompt_logprobs) params.prompt_logprobs = params.logprobs;
@@ -429,12 +435,10 @@ ChatFields read_chat_fields(const Json& body, const GenerationConfig& defaults, 
   const FieldReader fields(body);
   check_tool_choice(fields, out);
   SamplingParams& params = out.params;
-  params.max_tokens = fields.integer("max_completion_tokens");
-  if (!params.max_tokens) params.max_tokens = fields.integer("max_tokens");
+  params.max_tokens = read_max_tokens(fields, "max_completion_tokens");
+  const auto older_name = read_max_tokens(fields, "max_tokens");
+  if (!params.max_tokens) params.max_tokens = older_name;
   if (!params.max_tokens) params.max_tokens = defaults.max_new_tokens;
-  if (params.max_tokens == 0) {
-    throw invalid_argument("max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)", "max_tokens");
-  }
   out.logprobs = fields.boolean("logprobs").value_or(false);
   const int32_t top = fields.small_integer("top_logprobs").value_or(0);
   if (top != 0 && !out.logprobs) {

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "sample/sampling_params.h"
 #include "server/config.h"
+#include "server/json_body.h"
 
 namespace quire {
 
@@ -64,6 +65,8 @@ ChatFields read_chat_fields(const nlohmann::ordered_json& body, const Generation
 // max_tokens and stop, which have other names in some.
 void read_sampling_fields(const nlohmann::ordered_json& body, const GenerationConfig& defaults,
                           const ServerConfig& config, GenerationFields& out);
+// A count of tokens under one of its names.
+std::optional<int64_t> read_max_tokens(const FieldReader& fields, const char* name, int64_t least = 1);
 // The part of a chat request that its template reads; /tokenize has it too.
 void read_conversation(const nlohmann::ordered_json& body, const ServerConfig& config, ChatFields& fields);
 

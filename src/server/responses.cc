@@ -184,12 +184,8 @@ ResponsesFields read_responses_fields(const Json& body, const GenerationConfig& 
   read_sampling_fields(body, defaults, config, out);
   SamplingParams& params = out.params;
   if (params.n != 1) throw invalid_argument(fmt::format("n must be 1 here, got {}", params.n), "n");
-  params.max_tokens = fields.integer("max_output_tokens");
+  params.max_tokens = read_max_tokens(fields, "max_output_tokens");
   if (!params.max_tokens) params.max_tokens = defaults.max_new_tokens;
-  if (params.max_tokens && *params.max_tokens < 1) {
-    throw invalid_argument(fmt::format("max_output_tokens must be at least 1, got {}", *params.max_tokens),
-                           "max_output_tokens");
-  }
   params.stop = fields.strings("stop");
   read_logprobs(fields, out);
   if (const auto truncation = fields.string("truncation")) {

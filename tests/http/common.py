@@ -22,15 +22,15 @@ def free_port():
 
 
 class Server:
-    def __init__(self, *flags, port=None, tls=None):
-        """tls: the ssl.SSLContext of clients, for a server started with a certificate."""
-        for name in ("QUIRE_TEST_BINARY", "QUIRE_TEST_MODEL"):
+    def __init__(self, *flags, port=None, tls=None, model=None):
+        """tls: the ssl.SSLContext of clients, for a server started with a certificate. model: a path; QUIRE_TEST_MODEL if there is none."""
+        for name in ("QUIRE_TEST_BINARY", *(() if model else ("QUIRE_TEST_MODEL",))):
             if not os.environ.get(name):
                 raise unittest.SkipTest(f"{name} is not set")
         self.port = port or free_port()
         self.tls = tls
         self.log = tempfile.NamedTemporaryFile("w+", prefix="quire-serve-", suffix=".log")
-        command = [os.environ["QUIRE_TEST_BINARY"], "serve", os.environ["QUIRE_TEST_MODEL"], "--served-model-name", "m",
+        command = [os.environ["QUIRE_TEST_BINARY"], "serve", str(model or os.environ["QUIRE_TEST_MODEL"]), "--served-model-name", "m",
                    "--allowed-hosts", "x"]
         command += ["--host", "127.0.0.1", "--port", str(self.port), *flags]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
@@ -114,11 +114,17 @@ class Server:
 
 
 def events(answer):
-    """Yields each event's JSON; the last one is the string [DONE] if it came."""
+    """Yields each event's JSON; the last one is the string [DONE] if it came. An event with a name has it as its type."""
+    name = None
     for line in answer:
         line = line.decode("utf-8").rstrip("\n")
         if not line or line.startswith(":"):
             continue
+        if line.startswith("event: "):
+            name = line[len("event: "):]
+            continue
         assert line.startswith("data: "), line
         data = line[len("data: "):]
-        yield data if data == "[DONE]" else json.loads(data)
+        event = data if data == "[DONE]" else json.loads(data)
+        assert name is None or event["type"] == name, line
+        yield event
