@@ -94,6 +94,11 @@ void add_api_options(OptionTable& table, ServerConfig& config) {
       .add("sse-keep-alive-interval", config.sse_keep_alive_interval,
            "seconds between comments in a silent stream; 0: none")
       .range(0, 86400);
+  table
+      .add("fingerprint-mode", config.fingerprint_mode, "system_fingerprint: program, version and hash of the settings")
+      .choices({"full", "hash", "custom", "none"});
+  table.add("fingerprint-value", config.fingerprint_value, "the fingerprint with --fingerprint-mode custom")
+      .value_name("TEXT");
   table.add("response-role", config.response_role, "role of answers").value_name("ROLE");
   table.add("trust-request-chat-template", config.trust_request_chat_template,
             "a request may bring its own chat template");
@@ -135,9 +140,7 @@ void add_vllm_names(OptionTable& table) {
            {"enable-log-deltas", kNone, "answers are not logged"},
            {"exclude-tools-when-tool-choice-none", kNone, "the template decides"},
            {"tool-strict-level", kOne, "tool calls are not parsed"},
-           {"enable-reasoning", kNone, "reasoning stays part of the text"},
-           {"fingerprint-mode", kOne, "the fingerprint is fixed"},
-           {"fingerprint-value", kOne, "the fingerprint is fixed"}}) {
+           {"enable-reasoning", kNone, "reasoning stays part of the text"}}) {
     table.ignored(name, values, why);
   }
   table.ignored("api-server-count", kOne, "one process; --io-threads sets its HTTP threads").short_name("asc");

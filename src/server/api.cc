@@ -1,8 +1,10 @@
 #include "server/api.h"
 
 #include <fmt/format.h>
+#include <openssl/sha.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <ctime>
 #include <limits>
@@ -10,6 +12,7 @@
 #include <random>
 
 #include "base/log.h"
+#include "engine/device.h"
 #include "server/json_body.h"
 #include "server/json_errors.h"
 
@@ -53,6 +56,26 @@ std::vector<std::vector<int32_t>> encode_bad_words(const std::vector<std::string
   return out;
 }
 
+// Eight digits that change with what may change an answer.
+std::string settings_hash(const Engine& engine) {
+  const EngineConfig& config = engine.config();
+  std::string text = QUIRE_VERSION;
+  for (const std::string& value : {config.model, config.dtype, config.kv_cache_dtype, std::string(engine.device().name())}) {
+    text += '\0' + value;
+  }
+  text += '\0' + std::to_string(engine.max_model_len());
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  return fmt::format("{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]);
+}
+
+std::string make_fingerprint(const ServerConfig& config, const Engine& engine) {
+  if (config.fingerprint_mode == "none") return {};
+  if (config.fingerprint_mode == "custom") return config.fingerprint_value;
+  const std::string hash = settings_hash(engine);
+  return config.fingerprint_mode == "hash" ? hash : "quire-" QUIRE_VERSION "-" + hash;
+}
+
 }  // namespace
 
 std::string random_hex() {
@@ -70,7 +93,10 @@ HttpResponse json_response(std::string body) {
 }
 
 Api::Api(Engine& served, ServerConfig options)
-    : engine(served), config(std::move(options)), started(std::time(nullptr)) {
+    : engine(served),
+      config(std::move(options)),
+      started(std::time(nullptr)),
+      fingerprint(make_fingerprint(config, engine)) {
   model_names = engine.config().served_model_name;
   if (model_names.empty()) model_names.push_back(engine.model_name());
   try {

@@ -97,7 +97,12 @@ bool KeyCheck::accepts(std::string_view authorization) const {
   constexpr std::string_view kScheme = "Bearer ";
   if (authorization.size() < kScheme.size() || !equal_ignoring_case(authorization.substr(0, kScheme.size()), kScheme))
     return false;
-  const auto digest = sha256(authorization.substr(kScheme.size()));
+  return accepts_key(authorization.substr(kScheme.size()));
+}
+
+bool KeyCheck::accepts_key(std::string_view key) const {
+  if (open()) return true;
+  const auto digest = sha256(key);
   int found = 0;  // every key is compared, so that the time does not tell which one it was
   for (const auto& known : digests_) found |= CRYPTO_memcmp(digest.data(), known.data(), known.size()) == 0 ? 1 : 0;
   return found != 0;
@@ -209,7 +214,9 @@ void Router::operator()(std::shared_ptr<HttpExchange> exchange) const {
 void Router::route(const std::shared_ptr<HttpExchange>& exchange) const {
   const HttpRequest& request = exchange->request();
   if (request.method == "TRACE" || request.method == "CONNECT") {
-    exchange->respond(plain_status(405));
+    HttpResponse response = plain_status(405);
+    response.headers.emplace_back("Allow", "GET, POST");
+    exchange->respond(std::move(response));
     return;
   }
   std::string_view path = request.path;
@@ -219,7 +226,8 @@ void Router::route(const std::shared_ptr<HttpExchange>& exchange) const {
   }
   const auto found = std::ranges::find_if(routes_, [&](const Route& r) { return r.path == path; });
   const bool free = (found != routes_.end() && found->open) || request.method == "OPTIONS";
-  if (!free && !keys_.accepts(request.header("authorization"))) {
+  // Anthropic's clients send a key in a header of their own.
+  if (!free && !keys_.accepts(request.header("authorization")) && !keys_.accepts_key(request.header("x-api-key"))) {
     HttpResponse response = json_response(R"({"error":"Unauthorized"})");
     response.status = 401;
     response.headers.emplace_back("WWW-Authenticate", "Bearer");

@@ -20,7 +20,8 @@ class KeyCheck {
  public:
   explicit KeyCheck(const std::vector<std::string>& keys);
   bool open() const { return digests_.empty(); }
-  bool accepts(std::string_view authorization) const;
+  bool accepts(std::string_view authorization) const;  // "Bearer KEY"
+  bool accepts_key(std::string_view key) const;
 
  private:
   std::vector<std::array<unsigned char, 32>> digests_;

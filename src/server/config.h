@@ -63,7 +63,9 @@ struct ServerConfig {
   bool metrics_without_api_key = false;
   bool server_dev_mode = false;  // /server_info, /reset_prefix_cache
   std::string options_json;      // all options as they were started with, for /server_info
-  bool disable_fastapi_docs = false;  // no /openapi.json and /docs
+  bool disable_fastapi_docs = false;      // no /openapi.json and /docs
+  std::string fingerprint_mode = "full";  // system_fingerprint: full = program, version, hash; hash; custom; none
+  std::string fingerprint_value;          // of mode custom
 };
 
 }  // namespace quire

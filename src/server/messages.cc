@@ -134,10 +134,13 @@ Json read_tools(const FieldReader& fields, bool counting) {
 }
 
 void refuse_what_is_missing(const FieldReader& fields) {
+  fields.object("metadata");
   if (const Json* thinking = fields.object("thinking")) {
     const auto type = FieldReader(*thinking).string("type");
-    if (!type) throw validation_error("thinking.type: field required", "thinking");
-    if (*type == "enabled") throw unsupported("thinking", "thinking");
+    if (type != "enabled" && type != "disabled" && type != "adaptive") {
+      throw validation_error("thinking.type: expected enabled, disabled or adaptive", "thinking");
+    }
+    if (type == "enabled") throw unsupported("thinking", "thinking");
   }
   if (const Json* output = fields.object("output_config")) {
     if (FieldReader(*output).find("format") != nullptr) throw unsupported("output_config.format", "output_config");
