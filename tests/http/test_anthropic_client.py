@@ -11,14 +11,14 @@ except ImportError:
     anthropic = None
 
 MESSAGES = [{"role": "user", "content": "Name three colours."}]
-GREEDY = {"model": "m", "max_tokens": 24, "extra_body": {"temperature": 0}}  # the client has no such argument
+GREEDY = {"model": "m", "max_tokens": 16, "extra_body": {"temperature": 0}}  # the client has no such argument
 
 
 @unittest.skipIf(anthropic is None, "the anthropic package is not installed")
 class AnthropicClient(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server("--max-model-len", "512").__enter__()
+        cls.server = Server("--max-model-len", "256").__enter__()
         cls.addClassCleanup(cls.server.__exit__)
         cls.client = anthropic.Anthropic(base_url=f"http://127.0.0.1:{cls.server.port}", api_key="EMPTY", max_retries=0)
         cls.addClassCleanup(cls.client.close)
@@ -27,7 +27,7 @@ class AnthropicClient(unittest.TestCase):
         whole = self.client.messages.create(**GREEDY, messages=MESSAGES)
         self.assertTrue(whole.id.startswith("msg_"))
         self.assertEqual((whole.type, whole.role, whole.model), ("message", "assistant", "m"))
-        self.assertEqual(whole.stop_reason, "max_tokens" if whole.usage.output_tokens == 24 else "end_turn")
+        self.assertEqual(whole.stop_reason, "max_tokens" if whole.usage.output_tokens == 16 else "end_turn")
         with self.client.messages.stream(**GREEDY, messages=MESSAGES) as stream:
             text = "".join(stream.text_stream)
             final = stream.get_final_message()
@@ -45,7 +45,7 @@ class AnthropicClient(unittest.TestCase):
 
     def test_is_the_chat_of_the_other_endpoint(self):
         chat = [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "Hi"}]
-        expected = self.server.post("/v1/chat/completions", messages=chat, model="m", max_tokens=24, temperature=0)[1]
+        expected = self.server.post("/v1/chat/completions", messages=chat, model="m", max_tokens=16, temperature=0)[1]
         for system in ("You are brief.", [{"type": "text", "text": "You are brief."}]):
             answer = self.client.messages.create(**GREEDY, system=system, messages=[
                 {"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]}])
@@ -68,8 +68,8 @@ class AnthropicClient(unittest.TestCase):
         counted = self.client.messages.count_tokens(model="m", system="You are brief.", messages=MESSAGES)
         used = self.client.messages.create(**{**GREEDY, "max_tokens": 1}, system="You are brief.", messages=MESSAGES)
         self.assertEqual(counted.input_tokens, used.usage.input_tokens)
-        long = [{"role": "user", "content": "word " * 2000}]
-        self.assertGreater(self.client.messages.count_tokens(model="m", messages=long).input_tokens, 2000)
+        long = [{"role": "user", "content": "word " * 1000}]
+        self.assertGreater(self.client.messages.count_tokens(model="m", messages=long).input_tokens, 1000)
 
     def test_errors(self):
         with self.assertRaises(anthropic.NotFoundError) as caught:
@@ -79,7 +79,7 @@ class AnthropicClient(unittest.TestCase):
         tool = {"name": "f", "input_schema": {"type": "object"}}
         for name, more in [("max_tokens", {"max_tokens": 0}), ("max_tokens", {"max_tokens": 5000}),
                            ("messages", {"messages": []}), ("image", {"messages": [{"role": "user", "content": [image]}]}),
-                           ("context length", {"messages": [{"role": "user", "content": "word " * 600}]}),
+                           ("context length", {"messages": [{"role": "user", "content": "word " * 300}]}),
                            ("temperature", {"extra_body": {"temperature": 3.0}}), ("stop", {"stop_sequences": [""]}),
                            ("tools", {"tools": [tool]}), ("thinking", {"thinking": {"type": "enabled", "budget_tokens": 1024}})]:
             with self.subTest(name), self.assertRaises(anthropic.BadRequestError) as caught:

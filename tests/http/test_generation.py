@@ -134,6 +134,8 @@ class Texts(TinyServer):
         status, answer = self.server.post("/v1/completions", prompt="a", allowed_token_ids=[77], stop_token_ids=[77], min_tokens=1)
         self.assertEqual(status, 400, "the request leaves no token")
         self.assertIn("allowed_token_ids", answer["error"]["message"])
+        status, answer = self.server.post("/v1/completions", prompt="a", repetition_penalty=5e-324)  # 0 in single precision
+        self.assertEqual((status, answer["error"]["param"]), (400, "repetition_penalty"))
 
     def test_chosen_log_probabilities(self):
         body = {"prompt": "a", "max_tokens": 3, "seed": 1, "ignore_eos": True, "return_tokens_as_token_ids": True}

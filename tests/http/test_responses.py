@@ -9,14 +9,14 @@ try:
 except ImportError:
     openai = None
 
-GREEDY = {"model": "m", "temperature": 0, "max_output_tokens": 24}
+GREEDY = {"model": "m", "temperature": 0, "max_output_tokens": 12}
 
 
 @unittest.skipIf(openai is None, "the openai package is not installed")
 class Responses(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server("--max-model-len", "512").__enter__()
+        cls.server = Server("--max-model-len", "256").__enter__()
         cls.addClassCleanup(cls.server.__exit__)
         cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.server.port}/v1", api_key="EMPTY", max_retries=0)
         cls.addClassCleanup(cls.client.close)
@@ -25,7 +25,7 @@ class Responses(unittest.TestCase):
         whole = self.client.responses.create(**GREEDY, input="Name three colours.", metadata={"run": "7"})
         self.assertTrue(whole.id.startswith("resp_"))
         self.assertEqual(whole.metadata, {"run": "7"})
-        if whole.usage.output_tokens == 24:
+        if whole.usage.output_tokens == 12:
             self.assertEqual((whole.status, whole.incomplete_details.reason), ("incomplete", "max_output_tokens"))
         else:
             self.assertEqual(whole.status, "completed")
@@ -44,7 +44,7 @@ class Responses(unittest.TestCase):
         self.assertEqual(final.usage.total_tokens, whole.usage.total_tokens)
 
     def test_is_the_chat_of_the_other_endpoint(self):
-        chat = self.client.chat.completions.create(model="m", temperature=0, max_tokens=24, messages=[
+        chat = self.client.chat.completions.create(model="m", temperature=0, max_tokens=12, messages=[
             {"role": "system", "content": "You are brief."}, {"role": "user", "content": "Hi"},
             {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Who are you?"}])
         answer = self.client.responses.create(**GREEDY, instructions="You are brief.", input=[
@@ -66,11 +66,11 @@ class Responses(unittest.TestCase):
             self.assertEqual(entry.top_logprobs[0].logprob, entry.logprob)
 
     def test_truncation(self):
-        long = "word " * 600
+        long = "word " * 300
         with self.assertRaises(openai.BadRequestError):
             self.client.responses.create(**GREEDY, input=long)
         answer = self.client.responses.create(**{**GREEDY, "max_output_tokens": 1}, input=long, truncation="auto")
-        self.assertEqual(answer.usage.input_tokens, 511)
+        self.assertEqual(answer.usage.input_tokens, 255)
 
     def test_errors(self):
         for param, more in [("previous_response_id", {"previous_response_id": "resp_1"}), ("background", {"background": True}),
