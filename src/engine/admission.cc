@@ -90,6 +90,10 @@ void check_sampling(SamplingParams& params, const AdmissionLimits& limits) {
 
 void admit_request(GenerateRequest& request, const AdmissionLimits& limits) {
   SamplingParams& params = request.params;
+  if (request.pooling != Pooling::kNone) {
+    params = {};
+    params.max_tokens = 0;
+  }
   check_sampling(params, limits);
 
   const auto prompt = static_cast<int64_t>(request.prompt_ids.size());
@@ -107,9 +111,9 @@ void admit_request(GenerateRequest& request, const AdmissionLimits& limits) {
   const int64_t room = limits.max_model_len - prompt;
   if (room < (scores_only ? 0 : 1)) {
     throw invalid_argument(fmt::format("This model's maximum context length is {} tokens. However, your prompt "
-                                       "contains {} input tokens, which leaves "
-                                       "no room for output. Please reduce the length of the prompt.",
-                                       limits.max_model_len, prompt),
+                                       "contains {} input tokens{}. Please reduce the length of the prompt.",
+                                       limits.max_model_len, prompt,
+                                       scores_only ? "" : ", which leaves no room for output"),
                            "prompt");
   }
   params.max_tokens = std::min(params.max_tokens.value_or(room), room);

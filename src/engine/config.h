@@ -9,6 +9,8 @@ namespace quire {
 
 // Prompt rows of a step whose logits are wanted, at most.
 constexpr int64_t kPromptLogprobRows = 256;
+// Tokens of a step that go into a mean of hidden states, at most; room for their states is made at start.
+constexpr int64_t kMeanPoolingRows = 1024;
 
 struct EngineConfig {
   std::string model;                           // .gguf file, folder or hub id; empty = the embedded default

@@ -48,7 +48,8 @@ class CpuDevice final : public EngineDevice {
 
   RunnerMemory runner_memory(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
                              const RunnerOptions& options) const override {
-    return {CpuRunner::workspace_bytes(model, backend, group, options), CpuRunner::logits_bytes(model, options)};
+    return {CpuRunner::workspace_bytes(model, backend, group, options) + CpuRunner::hidden_bytes(model, options),
+            CpuRunner::logits_bytes(model, options)};
   }
   // What a runner takes is small beside a quarter of the memory.
   KvBudget kv_budget(const EngineConfig&, const RunnerMemory&) const override {

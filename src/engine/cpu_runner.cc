@@ -12,6 +12,10 @@ size_t CpuRunner::logits_bytes(const Model& model, const RunnerOptions& options)
   return static_cast<size_t>(options.max_logits_rows * model.config().vocab_size) * sizeof(float);
 }
 
+size_t CpuRunner::hidden_bytes(const Model& model, const RunnerOptions& options) {
+  return static_cast<size_t>(options.max_hidden_rows * model.config().hidden_size) * sizeof(float);
+}
+
 CpuRunner::CpuRunner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
                      const KvCache& kv, const BlockTables& tables, ThreadPool& pool, const RunnerOptions& options)
     : model_(model),
@@ -24,7 +28,9 @@ CpuRunner::CpuRunner(const Model& model, const AttentionBackend& backend, const 
                               static_cast<int32_t>(options.max_num_batched_tokens))),
       workspace_(workspace_bytes(model, backend, group, options)),
       logits_memory_(logits_bytes(model, options)),
+      hidden_memory_(hidden_bytes(model, options)),
       logits_(logits_memory_.take<float>(static_cast<size_t>(options.max_logits_rows * model.config().vocab_size))),
+      hidden_(hidden_memory_.take<float>(hidden_bytes(model, options) / sizeof(float))),
       sampler_(model.config().vocab_size, pool) {
   const auto tokens = static_cast<size_t>(options.max_num_batched_tokens),
              seqs = static_cast<size_t>(options.max_num_seqs);
@@ -38,6 +44,8 @@ CpuRunner::CpuRunner(const Model& model, const AttentionBackend& backend, const 
   table_rows_.reserve(seqs);
   logits_rows_.reserve(rows);
   rows_.reserve(rows);
+  hidden_rows_.reserve(static_cast<size_t>(options.max_hidden_rows));
+  pooled_.reserve(seqs);
   sampled_.reserve(seqs);
 }
 
@@ -60,18 +68,25 @@ void CpuRunner::stage_sequence(const ScheduledSequence& scheduled) {
     logits_rows_.push_back(static_cast<int32_t>(first_row + i));
     rows_.push_back({&sequence, scheduled.start + i + 1, -1});
   }
-  if (scheduled.sampled) {
-    logits_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
-    rows_.push_back({&sequence, -1, static_cast<int32_t>(sampled_.size())});
-    sampled_.push_back({&sequence, {}});
+  const auto end_row = static_cast<int64_t>(token_ids_.size());
+  if (const int64_t rows = pooled_rows(sequence, scheduled.start, scheduled.query_len); rows > 0) {
+    for (int64_t row = end_row - rows; row < end_row; ++row) hidden_rows_.push_back(static_cast<int32_t>(row));
+    pooled_.push_back({&sequence, end - rows, rows});
   }
+  if (!scheduled.sampled) return;
+  if (sequence.request->input.pooling == Pooling::kNone) {
+    logits_rows_.push_back(static_cast<int32_t>(end_row) - 1);
+    rows_.push_back({&sequence, -1, static_cast<int32_t>(sampled_.size())});
+  }
+  sampled_.push_back({&sequence, {}});
 }
 
 StepInput CpuRunner::stage(const std::vector<ScheduledSequence>& step) {
-  for (auto* buffer : {&token_ids_, &positions_, &query_offsets_, &kv_lens_, &table_rows_, &logits_rows_})
+  for (auto* buffer : {&token_ids_, &positions_, &query_offsets_, &kv_lens_, &table_rows_, &logits_rows_, &hidden_rows_})
     buffer->clear();
   slots_.clear();
   rows_.clear();
+  pooled_.clear();
   sampled_.clear();
   query_offsets_.push_back(0);
   order_.set(step, kDecodeThreshold);
@@ -83,6 +98,8 @@ StepInput CpuRunner::stage(const std::vector<ScheduledSequence>& step) {
   input.token_ids = token_ids_;
   input.positions = positions_;
   input.logits_rows = logits_rows_;
+  input.hidden_rows = hidden_rows_;
+  input.hidden = hidden_;
   input.attention.query_offsets = query_offsets_;
   input.attention.kv_lens = kv_lens_;
   input.attention.block_tables = tables_.data();
@@ -98,6 +115,11 @@ void CpuRunner::submit(const std::vector<ScheduledSequence>& step) {
   backend_.plan(input.attention, *plan_);
   model_.forward(input, backend_, *plan_, kv_.layers(), logits_, workspace_, pool_);
   sampler_.sample(rows_, logits_, sampled_);
+  const float* states = hidden_;
+  for (const HiddenRows& rows : pooled_) {
+    pool_rows(rows, states, DType::kF32);
+    states += rows.rows * model_.config().hidden_size;
+  }
 }
 
 void CpuRunner::forget(const Sequence& sequence) {

@@ -7,6 +7,7 @@
 #include "engine/block_tables.h"
 #include "engine/kv_cache.h"
 #include "engine/logits_sampler.h"
+#include "engine/pooling.h"
 #include "engine/runner.h"
 #include "engine/step_order.h"
 #include "model/model.h"
@@ -22,10 +23,11 @@ class CpuRunner final : public Runner {
   std::vector<Sampled>& collect() override { return sampled_; }
   void forget(const Sequence& sequence) override;
 
-  // What the constructor reserves for activations and for logits.
+  // What the constructor reserves for activations, logits and states to be pooled.
   static size_t workspace_bytes(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
                                 const RunnerOptions& options);
   static size_t logits_bytes(const Model& model, const RunnerOptions& options);
+  static size_t hidden_bytes(const Model& model, const RunnerOptions& options);
 
  private:
   StepInput stage(const std::vector<ScheduledSequence>& step);
@@ -38,14 +40,15 @@ class CpuRunner final : public Runner {
   ThreadPool& pool_;
   int32_t block_size_;
   std::unique_ptr<AttentionPlan> plan_;
-  Workspace workspace_, logits_memory_;
-  float* logits_;
+  Workspace workspace_, logits_memory_, hidden_memory_;
+  float *logits_, *hidden_;
 
   // Staging: filled anew each step, never grown.
   StepOrder order_;
-  std::vector<int32_t> token_ids_, positions_, query_offsets_, kv_lens_, table_rows_, logits_rows_;
+  std::vector<int32_t> token_ids_, positions_, query_offsets_, kv_lens_, table_rows_, logits_rows_, hidden_rows_;
   std::vector<int64_t> slots_;
   std::vector<LogitsRow> rows_;
+  std::vector<HiddenRows> pooled_;
   std::vector<Sampled> sampled_;
   LogitsSampler sampler_;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -75,8 +76,13 @@ struct Engine::Impl {
   Impl(EngineConfig c, bool fit_context, EngineParts p);
   ~Impl();
   RunnerOptions runner_options() const {
-    return {config.max_num_seqs, config.max_num_batched_tokens, config.max_num_seqs + kPromptLogprobRows,
-            (config.max_model_len + group.block_size - 1) / group.block_size};
+    RunnerOptions options;
+    options.max_num_seqs = config.max_num_seqs;
+    options.max_num_batched_tokens = config.max_num_batched_tokens;
+    options.max_logits_rows = config.max_num_seqs + kPromptLogprobRows;
+    options.max_hidden_rows = std::min(config.max_num_batched_tokens, config.max_num_seqs + kMeanPoolingRows);
+    options.blocks_per_sequence = (config.max_model_len + group.block_size - 1) / group.block_size;
+    return options;
   }
   void make_cache(bool fit_context);
   void make_scheduler();
@@ -127,6 +133,7 @@ void Engine::Impl::make_scheduler() {
   options.max_num_seqs = config.max_num_seqs;
   options.max_num_batched_tokens = config.max_num_batched_tokens;
   options.max_prompt_logprob_rows = kPromptLogprobRows;
+  options.max_mean_pooling_rows = kMeanPoolingRows;
   options.chunked_prefill = config.enable_chunked_prefill;
   options.prefix_caching = config.enable_prefix_caching;
   options.priority = config.scheduling_policy == "priority";
@@ -215,8 +222,14 @@ std::shared_ptr<Generation> Engine::submit(GenerateRequest input) {
   if (input.id.empty()) input.id = fmt::format("request-{}", number);
   const auto client = std::make_shared<GenerationState>(input.id, number, input.params.n, impl.queue);
   if (input.params.prompt_logprobs) client->prompt_logprobs_to_fill().resize(input.prompt_ids.size());
+  const bool pooled = input.pooling != Pooling::kNone;
   std::unique_ptr<EngineRequest> request =
       make_engine_request(std::move(input), number, impl.config.seed, impl.eos_ids);
+  if (pooled) {
+    const auto hidden_size = static_cast<size_t>(impl.parts.model->config().hidden_size);
+    client->embedding_to_fill().resize(hidden_size);
+    request->hidden_sum.resize(hidden_size);
+  }
   request->client = client;
   switch (impl.queue->submit(std::move(request))) {
     case EngineQueue::Entry::kAccepted:

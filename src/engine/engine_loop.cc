@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "base/log.h"
+#include "engine/pooling.h"
 
 namespace quire {
 namespace {
 
 constexpr const char* kFailed = "the engine failed to compute this request";
+constexpr const char* kNoEmbedding = "the embedding has values that are not numbers";
 constexpr const char* kNoToken = "no token can be chosen: no logit is a finite number";
 constexpr const char* kNoTokenLeft =
     "no token can be chosen: allowed_token_ids, bad_words and min_tokens of this request leave none";
@@ -152,6 +154,7 @@ void EngineLoop::start(std::unique_ptr<EngineRequest>& request) {
     return;
   }
   requests_.push_back(std::move(request));
+  if (r.input.pooling != Pooling::kNone) return;
   metrics_.request_params_n.observe(r.input.params.n);
   metrics_.request_params_max_tokens.observe(static_cast<double>(*r.input.params.max_tokens));
 }
@@ -258,6 +261,10 @@ void EngineLoop::hand_over(Runner::Sampled& sampled, EngineClock::time_point now
   Sequence& sequence = *sampled.sequence;
   EngineRequest& request = *sequence.request;
   const SamplingParams& params = request.input.params;
+  if (request.input.pooling != Pooling::kNone) {
+    const bool good = finish_pooling(request);
+    return finish(sequence, last_event(0, good ? FinishReason::kStop : FinishReason::kError, good ? "" : kNoEmbedding));
+  }
   if (*params.max_tokens == 0) {  // only the prompt was wanted
     return finish(sequence, last_event(sequence.choice, FinishReason::kLength, ""));
   }

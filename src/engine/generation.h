@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,14 @@
 
 namespace quire {
 
+// What a request wants instead of tokens: the state after the last norm of its last token, or the mean of all tokens'.
+enum class Pooling : uint8_t { kNone, kLast, kMean };
+
 struct GenerateRequest {
   std::string id;  // empty = made by the engine
   std::vector<int32_t> prompt_ids;
-  SamplingParams params;
+  SamplingParams params;              // not read with pooling
+  Pooling pooling = Pooling::kNone;  // else one event comes, the last one, and embedding() is the answer
   int64_t priority = 0;  // lower first, with the priority policy
   std::string cache_salt;
 };
@@ -56,6 +61,8 @@ class Generation {
   virtual int64_t cached_tokens() const = 0;
   // One for each prompt token (null for the first); empty unless asked for. Valid after the first event of choice 0.
   virtual const std::vector<std::optional<TokenLogprobs>>& prompt_logprobs() const = 0;
+  // [hidden_size], as the model has it (no length is normalized); empty unless asked for. Valid after the last event.
+  virtual std::span<const float> embedding() const { return {}; }
 };
 
 }  // namespace quire

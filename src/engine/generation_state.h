@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,12 +27,14 @@ class GenerationState final : public Generation {
   void cancel() override;
   int64_t cached_tokens() const override;
   const std::vector<std::optional<TokenLogprobs>>& prompt_logprobs() const override { return prompt_logprobs_; }
+  std::span<const float> embedding() const override { return embedding_; }
 
   bool ended() const;  // every choice has
 
   // Engine thread.
   void set_cached_tokens(int64_t tokens);
   std::vector<std::optional<TokenLogprobs>>& prompt_logprobs_to_fill() { return prompt_logprobs_; }
+  std::vector<float>& embedding_to_fill() { return embedding_; }
   void push(GenerationEvent event);  // queued; the listener is not called yet. A choice's last event never allocates.
   void end_choice_silently(int32_t choice);
   void notify();
@@ -43,6 +46,7 @@ class GenerationState final : public Generation {
   const uint64_t number_;
   const std::shared_ptr<EngineQueue> engine_;
   std::vector<std::optional<TokenLogprobs>> prompt_logprobs_;  // complete before the first event of choice 0
+  std::vector<float> embedding_;                                // complete before the last event
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;

@@ -14,6 +14,7 @@
 #include "engine/gpu_staging.h"
 #include "engine/kv_cache.h"
 #include "engine/logits_sampler.h"
+#include "engine/pooling.h"
 #include "engine/runner.h"
 #include "engine/step_order.h"
 #include "gpu/context.h"
@@ -49,9 +50,11 @@ class GpuRunner final : public Runner {
   struct Flight {
     gpu::PinnedMemory staging;  // input, in the layout of the step
     gpu::PinnedMemory results;  // of sampling on the device, in a ResultLayout
+    gpu::PinnedMemory hidden;   // states of the rows that are pooled
     gpu::Event done;
     std::vector<Sampled> sampled;
     std::vector<LogitsRow> rows;       // one for each row of logits that is not padding
+    std::vector<HiddenRows> pooled;
     const gpu::SampleRow* parameters;  // of the same rows, in the staging buffer
     int32_t result_rows = 0, max_logprobs = 0;
     bool sampled_by_host = false;
@@ -59,14 +62,14 @@ class GpuRunner final : public Runner {
   };
   // A step's sizes, and where its pieces lie in the staging buffers.
   struct Shape {
-    int32_t requests = 0, tokens = 0, logits_rows = 0;  // as computed, with padding
+    int32_t requests = 0, tokens = 0, logits_rows = 0, hidden_rows = 0;  // as computed, with padding
     int32_t deltas = 0, delta_blocks = 0;
     PhaseRange decode, extend, prefill;
     bool every_row = false;      // logits of every token are wanted, in order
     bool graph = false;          // padded, and the same launches as any other step of this size
     bool host_sampling = false;  // for what the device's buffers have no room for
     GpuRowSizes sampling;
-    size_t query_offsets, kv_lens, table_rows, ids, logits, delta_list, delta_ids;
+    size_t query_offsets, kv_lens, table_rows, ids, logits, hidden, delta_list, delta_ids;
     size_t sample_rows, sample_tokens, sample_ids, bias_ids, bias_values, bytes;
   };
   // Where the results of `rows` rows lie, on the device and in pinned memory.
@@ -94,6 +97,7 @@ class GpuRunner final : public Runner {
   void launch_graph(const Shape& shape, const gpu::SampleArgs* sampling);
   void sample_on_host(Flight& flight);
   static void take_results(Flight& flight);
+  void pool(const Flight& flight) const;
   void log_counts();
 
   gpu::Context& context_;
@@ -105,12 +109,13 @@ class GpuRunner final : public Runner {
   RunnerOptions options_;
   Modes modes_;
   int64_t vocab_size_;
+  int64_t hidden_bytes_;  // of a row
   int32_t block_size_;
   std::unique_ptr<AttentionPlan> plan_;
 
   // Device memory.
   gpu::DeviceMemory staging_, block_tables_, token_ids_, positions_, slots_, sampled_tokens_, logits_,
-      workspace_memory_, results_, sample_state_, sample_workspace_;
+      workspace_memory_, results_, hidden_, sample_state_, sample_workspace_;
   Workspace workspace_;
 
   std::array<Flight, 2> flights_;

@@ -30,11 +30,13 @@ int32_t padded_batch(int32_t n) {
 size_t staging_bytes(const RunnerOptions& options) {
   const auto seqs = options.max_num_seqs, tokens = options.max_num_batched_tokens;
   constexpr size_t kAlignmentSlack = 1024;
-  const int64_t ints = 3 * seqs + 1 + tokens + options.max_logits_rows + seqs * options.blocks_per_sequence +
+  const int64_t ints = 3 * seqs + 1 + tokens + options.max_logits_rows + options.max_hidden_rows + seqs * options.blocks_per_sequence +
                        kSampleTokens + kSampleIds + 2 * kSampleBiases;
   return static_cast<size_t>(ints) * sizeof(int32_t) + static_cast<size_t>(seqs) * sizeof(gpu::BlockTableDelta) +
          static_cast<size_t>(options.max_logits_rows) * sizeof(gpu::SampleRow) + kAlignmentSlack;
 }
+
+int64_t hidden_row_bytes(const Model& model) { return model.config().hidden_size * block_bytes(model.hidden_dtype()); }
 
 size_t result_bytes(const RunnerOptions& options) {
   constexpr size_t kAlignmentSlack = 64;
@@ -63,6 +65,7 @@ size_t GpuRunner::activation_bytes(const Model& model, const AttentionBackend& b
          static_cast<size_t>(options.max_num_seqs * options.blocks_per_sequence) * sizeof(int32_t) +
          tokens * (2 * sizeof(int32_t) + sizeof(int64_t)) +
          static_cast<size_t>(options.max_logits_rows) * sizeof(int32_t) + result_bytes(options) +
+         static_cast<size_t>(options.max_hidden_rows * hidden_row_bytes(model)) +
          gpu::sample_state_bytes(static_cast<int32_t>(options.max_logits_rows)) +
          gpu::sample_workspace_bytes(static_cast<int32_t>(options.max_logits_rows),
                                      static_cast<int32_t>(model.config().vocab_size));
@@ -84,6 +87,7 @@ GpuRunner::GpuRunner(gpu::Context& context, const Model& model, const AttentionB
       options_(options),
       modes_(modes),
       vocab_size_(model.config().vocab_size),
+      hidden_bytes_(hidden_row_bytes(model)),
       block_size_(group.block_size),
       plan_(backend.make_plan(group, static_cast<int32_t>(options.max_num_seqs),
                               static_cast<int32_t>(options.max_num_batched_tokens))),
@@ -98,6 +102,7 @@ GpuRunner::GpuRunner(gpu::Context& context, const Model& model, const AttentionB
                         backend.workspace_bytes(group, static_cast<int32_t>(options.max_num_seqs),
                                                 static_cast<int32_t>(options.max_num_batched_tokens))),
       results_(result_bytes(options)),
+      hidden_(static_cast<size_t>(options.max_hidden_rows * hidden_bytes_)),
       sample_state_(gpu::sample_state_bytes(static_cast<int32_t>(options.max_logits_rows))),
       sample_workspace_(gpu::sample_workspace_bytes(static_cast<int32_t>(options.max_logits_rows),
                                                     static_cast<int32_t>(vocab_size_))),
@@ -108,8 +113,10 @@ GpuRunner::GpuRunner(gpu::Context& context, const Model& model, const AttentionB
   for (Flight& flight : flights_) {
     flight.staging = gpu::PinnedMemory(staging_.bytes());
     flight.results = gpu::PinnedMemory(results_.bytes());
+    flight.hidden = gpu::PinnedMemory(hidden_.bytes());
     flight.sampled.reserve(seqs);
     flight.rows.reserve(rows);
+    flight.pooled.reserve(seqs);
   }
   order_.sequences.reserve(seqs);
   context_.stream.zero(block_tables_.data(), block_tables_.bytes());
@@ -130,9 +137,11 @@ GpuRunner::Shape GpuRunner::shape_of(const std::vector<ScheduledSequence>& step)
   order_.set(step, kDecodeThreshold);
   for (const ScheduledSequence* scheduled : order_.sequences) {
     const Sequence& sequence = *scheduled->sequence;
+    const bool token_wanted = scheduled->sampled && sequence.request->input.pooling == Pooling::kNone;
     shape.logits_rows += static_cast<int32_t>(prompt_logprob_rows(sequence, scheduled->start, scheduled->query_len)) +
-                         static_cast<int32_t>(scheduled->sampled);
-    if (scheduled->sampled) {
+                         static_cast<int32_t>(token_wanted);
+    shape.hidden_rows += static_cast<int32_t>(pooled_rows(sequence, scheduled->start, scheduled->query_len));
+    if (token_wanted) {
       shape.sampling += most_of_row(sequence.request->input.params, static_cast<size_t>(sequence.known()),
                                     sequence.request->stop_ids.size());
     }
@@ -147,7 +156,7 @@ GpuRunner::Shape GpuRunner::shape_of(const std::vector<ScheduledSequence>& step)
   shape.tokens = order_.tokens;
   const int32_t padded = std::min(padded_batch(shape.requests), static_cast<int32_t>(options_.max_num_seqs));
   shape.graph = modes_.graphs && backend_.can_capture_decodes() && shape.decode.requests == shape.requests &&
-                padded <= kLargestGraph && shape.delta_blocks <= padded;
+                padded <= kLargestGraph && shape.delta_blocks <= padded && shape.hidden_rows == 0;
   if (shape.graph) {
     shape.requests = shape.tokens = shape.logits_rows = shape.deltas = shape.delta_blocks = padded;
     shape.decode.requests = shape.decode.tokens = padded;
@@ -171,6 +180,7 @@ void GpuRunner::lay_out(Shape& shape) const {
   shape.table_rows = layout.add<int32_t>(shape.requests);
   shape.ids = layout.add<int32_t>(shape.tokens);
   shape.logits = layout.add<int32_t>(shape.every_row ? 0 : shape.logits_rows);
+  shape.hidden = layout.add<int32_t>(shape.hidden_rows);
   shape.delta_list = layout.add<gpu::BlockTableDelta>(shape.deltas);
   shape.delta_ids = layout.add<int32_t>(shape.delta_blocks);
   shape.sample_rows = layout.add<gpu::SampleRow>(static_cast<int64_t>(shape.sampling.rows));
@@ -184,11 +194,13 @@ void GpuRunner::lay_out(Shape& shape) const {
 void GpuRunner::stage(const Shape& shape, Flight& flight) {
   flight.sampled.clear();
   flight.rows.clear();
+  flight.pooled.clear();
   auto* query_offsets = staged<int32_t>(flight, shape.query_offsets);
   auto* kv_lens = staged<int32_t>(flight, shape.kv_lens);
   auto* table_rows = staged<int32_t>(flight, shape.table_rows);
   auto* ids = staged<int32_t>(flight, shape.ids);
   auto* logits_rows = staged<int32_t>(flight, shape.logits);
+  auto* hidden_rows = staged<int32_t>(flight, shape.hidden);
   auto* deltas = staged<gpu::BlockTableDelta>(flight, shape.delta_list);
   auto* delta_ids = staged<int32_t>(flight, shape.delta_ids);
 
@@ -218,7 +230,13 @@ void GpuRunner::stage(const Shape& shape, Flight& flight) {
     const int64_t prompt_rows = prompt_logprob_rows(sequence, scheduled->start, scheduled->query_len);
     for (int64_t i = 0; i < prompt_rows; ++i)
       want(first + static_cast<int32_t>(i), {&sequence, scheduled->start + i + 1, -1});
-    if (scheduled->sampled) {
+    if (const int64_t rows = pooled_rows(sequence, scheduled->start, scheduled->query_len); rows > 0) {
+      for (int32_t row = token - static_cast<int32_t>(rows); row < token; ++row) *hidden_rows++ = row;
+      flight.pooled.push_back({&sequence, scheduled->start + scheduled->query_len - rows, rows});
+    }
+    if (sequence.request->input.pooling != Pooling::kNone) {
+      if (scheduled->sampled) flight.sampled.push_back({&sequence, {}});
+    } else if (scheduled->sampled) {
       sequence.sampled_row = static_cast<int32_t>(flight.rows.size());
       want(token - 1, {&sequence, -1, static_cast<int32_t>(flight.sampled.size())});
       flight.sampled.push_back({&sequence, {}});
@@ -262,6 +280,8 @@ void GpuRunner::compute(const Shape& shape) {
   input.token_ids = {args.token_ids, tokens};
   input.positions = {args.positions, tokens};
   input.logits_rows = {on_device<int32_t>(shape.logits), static_cast<size_t>(shape.logits_rows)};
+  input.hidden_rows = {on_device<int32_t>(shape.hidden), static_cast<size_t>(shape.hidden_rows)};
+  input.hidden = hidden_.data();
   AttentionBatch& batch = input.attention;
   batch.query_offsets = {args.query_offsets, requests + 1};
   batch.kv_lens = {args.kv_lens, requests};
@@ -409,6 +429,10 @@ void GpuRunner::launch(const Shape& shape, const gpu::SampleArgs& sampling, Flig
     const ResultLayout layout(sampling.rows, sampling.max_logprobs);
     stream.copy_to_host(flight.results.data(), results_.data(), layout.bytes, "sampled tokens");
   }
+  if (shape.hidden_rows > 0) {
+    stream.copy_to_host(flight.hidden.data(), hidden_.data(), static_cast<size_t>(shape.hidden_rows * hidden_bytes_),
+                        "hidden states");
+  }
   stream.record(flight.done);
 }
 
@@ -452,6 +476,14 @@ void GpuRunner::take_results(Flight& flight) {
   }
 }
 
+void GpuRunner::pool(const Flight& flight) const {
+  const auto* states = static_cast<const std::byte*>(flight.hidden.data());
+  for (const HiddenRows& rows : flight.pooled) {
+    pool_rows(rows, states, model_.hidden_dtype());
+    states += rows.rows * hidden_bytes_;
+  }
+}
+
 std::vector<Runner::Sampled>& GpuRunner::collect() {
   Flight& flight = flights_[static_cast<size_t>(collected_++ % 2)];
   if (flight.sampled_by_host) {
@@ -460,6 +492,7 @@ std::vector<Runner::Sampled>& GpuRunner::collect() {
     context_.stream.wait(flight.done, "sampled tokens");
     take_results(flight);
   }
+  pool(flight);
   if (modes_.log_transfers) log_counts();
   return flight.sampled;
 }
@@ -471,6 +504,9 @@ void GpuRunner::forget(const Sequence& sequence) {
     }
     for (LogitsRow& row : flight.rows) {
       if (row.sequence == &sequence) row.sequence = nullptr;
+    }
+    for (HiddenRows& rows : flight.pooled) {
+      if (rows.sequence == &sequence) rows.sequence = nullptr;
     }
   }
 }

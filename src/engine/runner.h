@@ -13,6 +13,7 @@ constexpr int64_t kDecodeThreshold = 1;  // most tokens of a decode: there is no
 
 struct RunnerOptions {
   int64_t max_num_seqs = 0, max_num_batched_tokens = 0, max_logits_rows = 0;
+  int64_t max_hidden_rows = 0;      // of a step, for pooling
   int64_t blocks_per_sequence = 0;  // of the longest one
 };
 

@@ -12,6 +12,10 @@ bool wants_prompt_logprobs(const Sequence& sequence) {
   return sequence.request->input.params.prompt_logprobs.has_value() && sequence.choice == 0;
 }
 
+int64_t mean_rows(const Sequence& sequence, int64_t n) {
+  return sequence.request->input.pooling == Pooling::kMean ? n : 0;
+}
+
 }  // namespace
 
 int64_t prompt_logprob_rows(const Sequence& sequence, int64_t start, int64_t n) {
@@ -19,6 +23,18 @@ int64_t prompt_logprob_rows(const Sequence& sequence, int64_t start, int64_t n) 
   // prompt is done.
   if (!wants_prompt_logprobs(sequence) || sequence.output_len() > 0) return 0;
   return std::max<int64_t>(0, std::min(start + n, sequence.prompt_len - 1) - start);
+}
+
+int64_t pooled_rows(const Sequence& sequence, int64_t start, int64_t n) {
+  switch (sequence.request->input.pooling) {
+    case Pooling::kNone:
+      break;
+    case Pooling::kLast:
+      return start + n == sequence.prompt_len ? 1 : 0;
+    case Pooling::kMean:
+      return n;
+  }
+  return 0;
 }
 
 Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool, BlockTables& tables)
@@ -92,23 +108,25 @@ bool Scheduler::grow(Sequence* sequence, int64_t tokens) {
   return true;
 }
 
-int64_t Scheduler::clip_to_logprob_rows(const Sequence& sequence, int64_t start, int64_t n, int64_t rows) const {
-  const int64_t wanted = prompt_logprob_rows(sequence, start, n);
-  return wanted <= rows ? n : rows;
+// n, or fewer where the step has no room for the logits or states that n tokens would need.
+int64_t Scheduler::clip_to_rows(const Sequence& sequence, int64_t start, int64_t n, const Budget& budget) {
+  if (mean_rows(sequence, n) > budget.mean_rows) n = budget.mean_rows;
+  return prompt_logprob_rows(sequence, start, n) <= budget.logprob_rows ? n : budget.logprob_rows;
 }
 
-void Scheduler::place(Sequence* sequence, int64_t n, int64_t& budget, int64_t& logprob_rows) {
+void Scheduler::place(Sequence* sequence, int64_t n, Budget& budget) {
   step_.push_back({sequence, sequence->computed, n, sequence->computed + n == sequence->length()});
-  budget -= n;
-  logprob_rows -= prompt_logprob_rows(*sequence, sequence->computed, n);
+  budget.tokens -= n;
+  budget.logprob_rows -= prompt_logprob_rows(*sequence, sequence->computed, n);
+  budget.mean_rows -= mean_rows(*sequence, n);
 }
 
-void Scheduler::schedule_running(int64_t& budget, int64_t& logprob_rows) {
-  for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
+void Scheduler::schedule_running(Budget& budget) {
+  for (size_t i = 0; i < running_.size() && budget.tokens > 0; ++i) {
     Sequence* sequence = running_[i];
     if (sequence->complete()) continue;
-    int64_t n = std::min(sequence->length() - sequence->computed, budget);
-    n = clip_to_logprob_rows(*sequence, sequence->computed, n, logprob_rows);
+    int64_t n = std::min(sequence->length() - sequence->computed, budget.tokens);
+    n = clip_to_rows(*sequence, sequence->computed, n, budget);
     if (n <= 0) continue;
     bool placed = true;
     while (!grow(sequence, sequence->computed + n)) {
@@ -118,8 +136,9 @@ void Scheduler::schedule_running(int64_t& budget, int64_t& logprob_rows) {
       const auto at =
           std::find_if(step_.begin(), step_.end(), [&](const ScheduledSequence& s) { return s.sequence == victim; });
       if (at != step_.end()) {
-        budget += at->query_len;
-        logprob_rows += prompt_logprob_rows(*victim, at->start, at->query_len);
+        budget.tokens += at->query_len;
+        budget.logprob_rows += prompt_logprob_rows(*victim, at->start, at->query_len);
+        budget.mean_rows += mean_rows(*victim, at->query_len);
         step_.erase(at);
       }
       const auto victim_index =
@@ -132,7 +151,7 @@ void Scheduler::schedule_running(int64_t& budget, int64_t& logprob_rows) {
         break;
       }
     }
-    if (placed) place(sequence, n, budget, logprob_rows);
+    if (placed) place(sequence, n, budget);
   }
 }
 
@@ -147,11 +166,13 @@ void Scheduler::extend_hashes(Sequence& sequence, int64_t blocks) {
 
 // Starts a waiting sequence if the blocks for all its tokens are there; it then may be chunked, but it never starts
 // what it can't finish.
-bool Scheduler::admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows) {
+bool Scheduler::admit(Sequence* sequence, Budget& budget) {
   if (sequence->pending > 0) return false;  // preempted meanwhile: its prompt is not all known
   const int64_t size = pool_.block_size(), length = sequence->length();
   cached_.clear();
-  const bool lookup = options_.prefix_caching && prompt_logprob_rows(*sequence, 0, length) == 0;
+  // What the cache knows is not computed, so its logits and states are not to be had.
+  const bool lookup = options_.prefix_caching && prompt_logprob_rows(*sequence, 0, length) == 0 &&
+                      mean_rows(*sequence, length) == 0;
   if (lookup) {
     const int64_t most = (length - 1) / size;  // at least one token is computed
     extend_hashes(*sequence, most);
@@ -165,8 +186,8 @@ bool Scheduler::admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows
   }
   const int64_t cached_tokens = static_cast<int64_t>(cached_.size()) * size;
   int64_t n = length - cached_tokens;
-  if (!options_.chunked_prefill && n > budget) return false;
-  n = clip_to_logprob_rows(*sequence, cached_tokens, std::min(n, budget), logprob_rows);
+  if (!options_.chunked_prefill && n > budget.tokens) return false;
+  n = clip_to_rows(*sequence, cached_tokens, std::min(n, budget.tokens), budget);
   if (n <= 0) return false;
 
   for (const int32_t block : cached_) pool_.retain(block);
@@ -187,12 +208,12 @@ bool Scheduler::admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows
   sequence->status = SequenceStatus::kRunning;
   running_.push_back(sequence);
   grow(sequence, cached_tokens + n);
-  place(sequence, n, budget, logprob_rows);
+  place(sequence, n, budget);
   return true;
 }
 
-void Scheduler::schedule_waiting(int64_t& budget, int64_t& logprob_rows) {
-  for (size_t i = 0; i < waiting_.size() && budget > 0 && running() < options_.max_num_seqs;) {
+void Scheduler::schedule_waiting(Budget& budget) {
+  for (size_t i = 0; i < waiting_.size() && budget.tokens > 0 && running() < options_.max_num_seqs;) {
     Sequence* sequence = waiting_[i];
     const bool sibling_first = options_.prefix_caching && sequence->choice > 0 && !sequence->request->prompt_computed &&
                                sequence->request->sequences[0]->status != SequenceStatus::kFinished;
@@ -200,17 +221,17 @@ void Scheduler::schedule_waiting(int64_t& budget, int64_t& logprob_rows) {
       ++i;  // its prompt is being computed by the first choice; it will find it in the cache
       continue;
     }
-    if (!admit(sequence, budget, logprob_rows)) return;  // nobody overtakes
+    if (!admit(sequence, budget)) return;  // nobody overtakes
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
 
 const std::vector<ScheduledSequence>& Scheduler::schedule() {
   step_.clear();
-  int64_t budget = options_.max_num_batched_tokens, logprob_rows = options_.max_prompt_logprob_rows;
+  Budget budget{options_.max_num_batched_tokens, options_.max_prompt_logprob_rows, options_.max_mean_pooling_rows};
   const int64_t preempted_before = preemptions_;
-  schedule_running(budget, logprob_rows);
-  if (preemptions_ == preempted_before) schedule_waiting(budget, logprob_rows);
+  schedule_running(budget);
+  if (preemptions_ == preempted_before) schedule_waiting(budget);
   return step_;
 }
 

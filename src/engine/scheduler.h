@@ -14,6 +14,7 @@ struct SchedulerOptions {
   int64_t max_num_seqs = 256;
   int64_t max_num_batched_tokens = 2048;
   int64_t max_prompt_logprob_rows = 256;  // prompt rows of a step whose logits are wanted
+  int64_t max_mean_pooling_rows = 1024;   // tokens of a step that go into means of hidden states
   bool chunked_prefill = true;
   bool prefix_caching = true;
   bool priority = false;  // else first come, first served
@@ -51,18 +52,22 @@ class Scheduler {
   int64_t prefix_cache_hits() const { return prefix_cache_hits_; }
 
  private:
+  // What is left of the step that is being put together.
+  struct Budget {
+    int64_t tokens, logprob_rows, mean_rows;
+  };
   bool before(const Sequence& a, const Sequence& b) const;
-  void schedule_running(int64_t& budget, int64_t& logprob_rows);
-  void schedule_waiting(int64_t& budget, int64_t& logprob_rows);
-  bool admit(Sequence* sequence, int64_t& budget, int64_t& logprob_rows);
+  void schedule_running(Budget& budget);
+  void schedule_waiting(Budget& budget);
+  bool admit(Sequence* sequence, Budget& budget);
   bool grow(Sequence* sequence, int64_t tokens);
   void preempt(Sequence* sequence);
   void free_blocks(Sequence* sequence);
   void insert_waiting(Sequence* sequence);
   void extend_hashes(Sequence& sequence, int64_t blocks);
   void publish_full_blocks(Sequence& sequence);
-  int64_t clip_to_logprob_rows(const Sequence& sequence, int64_t start, int64_t n, int64_t rows) const;
-  void place(Sequence* sequence, int64_t n, int64_t& budget, int64_t& logprob_rows);
+  static int64_t clip_to_rows(const Sequence& sequence, int64_t start, int64_t n, const Budget& budget);
+  void place(Sequence* sequence, int64_t n, Budget& budget);
 
   SchedulerOptions options_;
   BlockPool& pool_;
@@ -76,5 +81,7 @@ class Scheduler {
 
 // Prompt rows [start, start + n) of a sequence whose logits its prompt_logprobs still need.
 int64_t prompt_logprob_rows(const Sequence& sequence, int64_t start, int64_t n);
+// How many of the last rows of [start, start + n) have a hidden state that its pooling needs.
+int64_t pooled_rows(const Sequence& sequence, int64_t start, int64_t n);
 
 }  // namespace quire

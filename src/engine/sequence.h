@@ -24,6 +24,7 @@ struct EngineRequest {
   uint64_t seed = 0;              // of its random numbers
   std::vector<int32_t> stop_ids;  // EOS (unless ignored), then stop_token_ids
   int32_t eos_ids = 0;            // how many of stop_ids are EOS
+  std::vector<double> hidden_sum;  // with pooling: over the tokens pooled so far
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::shared_ptr<GenerationState> client;
   int32_t unfinished = 0;

@@ -80,6 +80,7 @@ class Llama final : public Model {
   }
 
   size_t weight_bytes() const override { return device_->weight_bytes(); }
+  DType hidden_dtype() const override { return device_->dtype(); }
 
   Work work() const override {
     const auto product = [](int64_t in, int64_t out) {
@@ -111,6 +112,7 @@ class Llama final : public Model {
     const int64_t element = block_bytes(dtype), hidden = config_.hidden_size;
     const auto tokens = static_cast<int64_t>(input.token_ids.size());
     const auto wanted = static_cast<int64_t>(input.logits_rows.size());
+    const auto hidden_wanted = static_cast<int64_t>(input.hidden_rows.size());
     const auto eps = static_cast<float>(config_.rms_norm_eps);
     const WorkspaceScope scope(workspace);
     const auto take = [&](int64_t rows, int64_t n) {
@@ -129,6 +131,10 @@ class Llama final : public Model {
 
     embedding_->lookup(input.token_ids.data(), tokens, x);
     device.rope_angles(inv_freq_, half, input.positions.data(), tokens, rope_scale_, cos, sin);
+    // Past the last attention rows don't meet again: if they are few, only those that are wanted go on, first those of
+    // logits. (There are many where all tokens' states are pooled.)
+    const int64_t few = std::min(wanted + hidden_wanted, tokens);
+    const bool keep_few = few < tokens && few <= max_logits_rows_;
     int64_t rows = tokens;
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
@@ -138,15 +144,13 @@ class Llama final : public Model {
                            kv[i]);
       backend.run(plan, {qkv, qkv_size(), config_.head_dim, dtype}, {kv[i]},
                   {attended, q_size(), config_.head_dim, dtype}, workspace, pool);
-      if (i + 1 == layers_.size() && wanted < rows) {
-        // Past the last attention rows don't meet again: only those whose logits are wanted go on.
-        if (wanted == 0) return;
-        float* kept = take_f32(wanted, hidden);
-        device.gather_rows(std::exchange(x, kept), input.logits_rows.data(), kept, wanted, hidden * 4);
-        std::byte* kept_attended = take(wanted, q_size());
-        device.gather_rows(std::exchange(attended, kept_attended), input.logits_rows.data(), kept_attended, wanted,
-                           q_size() * element);
-        rows = wanted;
+      if (i + 1 == layers_.size() && keep_few) {
+        if (few == 0) return;
+        float* kept = take_f32(few, hidden);
+        std::byte* kept_attended = take(few, q_size());
+        gather_wanted(input, std::exchange(x, kept), kept, hidden * 4);
+        gather_wanted(input, std::exchange(attended, kept_attended), kept_attended, q_size() * element);
+        rows = few;
       }
       layer.o->forward_f32(attended, x, rows, true, workspace);
       device.rms_norm(x, layer.post_attention_norm, eps, normed, rows, hidden);
@@ -156,11 +160,33 @@ class Llama final : public Model {
       }
       layer.down->forward_f32(activated, x, rows, true, workspace);
     }
-    device.rms_norm(x, norm_, eps, normed, rows, hidden);
-    head_->forward_f32(normed, logits, rows, false, workspace);
+    if (hidden_wanted == 0) {
+      device.rms_norm(x, norm_, eps, normed, rows, hidden);
+    } else if (keep_few) {
+      device.rms_norm(x, norm_, eps, normed, wanted, hidden);
+      device.rms_norm(x + wanted * hidden, norm_, eps, input.hidden, hidden_wanted, hidden);
+    } else if (hidden_wanted == tokens) {
+      device.rms_norm(x, norm_, eps, input.hidden, tokens, hidden);
+    } else {
+      device.rms_norm(x, norm_, eps, normed, tokens, hidden);
+      device.gather_rows(normed, input.hidden_rows.data(), input.hidden, hidden_wanted, hidden * element);
+      if (wanted == 0) return;
+      std::byte* of_logits = take(wanted, hidden);
+      device.gather_rows(std::exchange(normed, of_logits), input.logits_rows.data(), of_logits, wanted,
+                         hidden * element);
+    }
+    if (wanted > 0) head_->forward_f32(normed, logits, wanted, false, workspace);
   }
 
  private:
+  // y: the rows whose logits are wanted, then those whose hidden states are.
+  void gather_wanted(const StepInput& input, const void* x, void* y, int64_t row_bytes) const {
+    const auto logits = static_cast<int64_t>(input.logits_rows.size());
+    const auto states = static_cast<int64_t>(input.hidden_rows.size());
+    if (logits > 0) device_->gather_rows(x, input.logits_rows.data(), y, logits, row_bytes);
+    if (states == 0) return;
+    device_->gather_rows(x, input.hidden_rows.data(), static_cast<std::byte*>(y) + logits * row_bytes, states, row_bytes);
+  }
   int64_t q_size() const { return config_.heads * config_.head_dim; }
   int64_t kv_size() const { return config_.kv_heads * config_.head_dim; }
   int64_t qkv_size() const { return q_size() + 2 * kv_size(); }

@@ -15,12 +15,16 @@
 
 namespace quire {
 
-// What one forward pass reads; views of the memory of the model's device.
+// What one forward pass is given; views of the memory of the model's device.
 struct StepInput {
   std::span<const int32_t> token_ids;    // [tokens]
   std::span<const int32_t> positions;    // [tokens]
   std::span<const int32_t> logits_rows;  // rows whose logits are wanted, ascending
   AttentionBatch attention;
+  // Rows whose state after the last norm is wanted, ascending, and where it goes: [hidden_rows.size(), hidden_size] of
+  // the model's hidden_dtype().
+  std::span<const int32_t> hidden_rows = {};
+  void* hidden = nullptr;
 };
 
 enum class ComputeDType : uint8_t {
@@ -43,6 +47,7 @@ class Model {
   virtual const ModelConfig& config() const = 0;
   virtual AttentionGroup attention_group() const = 0;  // kv dtype, layout and block size are the caller's to fill in
   virtual size_t weight_bytes() const = 0;
+  virtual DType hidden_dtype() const { return DType::kF32; }
   // What a forward pass has to do at least, for measurements: bytes of the weights that it reads, and operations (a
   // multiply-add is two) of the products for each row and for each row of logits.
   struct Work {

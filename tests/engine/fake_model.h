@@ -26,7 +26,8 @@ class FakeModel final : public Model {
  public:
   static constexpr int32_t kVocab = 97, kEos = 96;
   static constexpr int32_t kPoison = 90, kWorkerPoison = 92;  // in a step: forward() throws, one of its workers does
-  static constexpr int32_t kNan = 91;                         // as a row's last token: its logits are NaN
+  static constexpr int32_t kNan = 91;                         // as a row's last token: its logits and state are NaN
+  static constexpr size_t kHidden = 8;
 
   // What a test sets and reads; shared with the test, since the engine owns the model.
   struct Controls {
@@ -42,6 +43,7 @@ class FakeModel final : public Model {
     config_.layers = 1;
     config_.heads = config_.kv_heads = 1;
     config_.head_dim = 64;
+    config_.hidden_size = kHidden;
     config_.vocab_size = kVocab;
     config_.max_position = max_position;
     config_.dtype = "float32";
@@ -61,6 +63,15 @@ class FakeModel final : public Model {
     uint64_t hash = 1469598103934665603u;
     for (const int32_t token : tokens) hash = (hash ^ static_cast<uint64_t>(token)) * 1099511628211u;
     return static_cast<int32_t>(hash % 80);  // none of the special ones
+  }
+  // The state of the last of these tokens: a function of all of them.
+  static std::vector<float> state(std::span<const int32_t> tokens) {
+    uint64_t hash = 88172645463325252u;
+    for (const int32_t token : tokens) hash = (hash ^ static_cast<uint64_t>(token)) * 1099511628211u;
+    std::vector<float> out(kHidden);
+    for (size_t i = 0; i < kHidden; ++i) out[i] = static_cast<float>(hash >> (7 * i) & 1023) / 7.0f - 70.0f;
+    if (tokens.back() == kNan) out[3] = std::numeric_limits<float>::quiet_NaN();
+    return out;
   }
   static std::vector<int32_t> expected(std::vector<int32_t> tokens, int64_t n) {
     const size_t prompt = tokens.size();
@@ -89,7 +100,7 @@ class FakeModel final : public Model {
       cache_[static_cast<size_t>(input.attention.slots[i])] = input.token_ids[i];
     }
     const AttentionBatch& batch = input.attention;
-    size_t row = 0;
+    size_t row = 0, hidden_row = 0;
     for (size_t r = 0; r < batch.kv_lens.size(); ++r) {
       const int32_t first = batch.query_offsets[r], end = batch.query_offsets[r + 1], kv_len = batch.kv_lens[r];
       const int32_t* table = batch.block_tables + batch.block_table_rows[r] * batch.block_table_stride;
@@ -112,8 +123,13 @@ class FakeModel final : public Model {
         std::fill_n(out, kVocab, nan ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
         if (!nan) out[next_token(std::span(tokens).first(seen))] = 20.0f;
       }
+      for (; hidden_row < input.hidden_rows.size() && input.hidden_rows[hidden_row] < end; ++hidden_row) {
+        const int32_t position = kv_len - (end - input.hidden_rows[hidden_row]);
+        const std::vector<float> values = state(std::span(tokens).first(static_cast<size_t>(position) + 1));
+        std::copy(values.begin(), values.end(), static_cast<float*>(input.hidden) + hidden_row * kHidden);
+      }
     }
-    if (row != input.logits_rows.size()) controls_->wrong = true;
+    if (row != input.logits_rows.size() || hidden_row != input.hidden_rows.size()) controls_->wrong = true;
     workspace.release(0);
   }
 
