@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/data/oracle/embeddings.json: hidden states of transformers after the last norm, for the prompts of smollm2.json beside it.
+"""Writes tests/data/oracle/embeddings.json: hidden states of transformers after the last norm, for some prompts of smollm2.json.
 
 usage: make_embedding_golden.py FOLDER
 
-FOLDER is the model as tools/gguf_to_hf.py writes it, in float32. For each prompt: the state of the last token ("last") and the mean over all
-tokens ("mean"), not normalized, as little-endian float32 in base64. Needs torch and transformers.
+FOLDER is the model as tools/gguf_to_hf.py writes it, in float32. For the first "tokens" of each prompt: the state of the last one ("last") and
+the mean over all ("mean"), not normalized, as little-endian float32 in base64. Needs torch and transformers.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import pathlib
 import torch
 import transformers
 
+TOKENS_OF_PROMPT = {0: 37, 4: 81, 5: 200}  # by index: the first so many
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data" / "oracle"
 
 
@@ -28,10 +29,11 @@ def main() -> None:
     args = parser.parse_args()
     model = transformers.AutoModel.from_pretrained(args.folder, dtype=torch.float32).eval()
     items = []
-    for item in json.loads((DATA / "smollm2.json").read_text())["items"]:
+    prompts = json.loads((DATA / "smollm2.json").read_text())["items"]
+    for prompt, tokens in TOKENS_OF_PROMPT.items():
         with torch.inference_mode():
-            states = model(torch.tensor([item["prompt_ids"]])).last_hidden_state[0]
-        items.append({"name": item["name"], "last": encode(states[-1]), "mean": encode(states.mean(dim=0))})
+            states = model(torch.tensor([prompts[prompt]["prompt_ids"][:tokens]])).last_hidden_state[0]
+        items.append({"prompt": prompt, "tokens": tokens, "last": encode(states[-1]), "mean": encode(states.mean(dim=0))})
     golden = {"torch": torch.__version__, "transformers": transformers.__version__, "dtype": "float32", "items": items}
     (DATA / "embeddings.json").write_text(json.dumps(golden, indent=1) + "\n")
 
