@@ -110,11 +110,11 @@ void admit_request(GenerateRequest& request, const AdmissionLimits& limits) {
   const bool scores_only = params.max_tokens == 0;
   const int64_t room = limits.max_model_len - prompt;
   if (room < (scores_only ? 0 : 1)) {
-    throw invalid_argument(fmt::format("This model's maximum context length is {} tokens. However, your prompt "
-                                       "contains {} input tokens{}. Please reduce the length of the prompt.",
-                                       limits.max_model_len, prompt,
-                                       scores_only ? "" : ", which leaves no room for output"),
-                           "prompt");
+    throw invalid_argument(
+        fmt::format("This model's maximum context length is {} tokens. However, your prompt "
+                    "contains {} input tokens{}. Please reduce the length of the prompt.",
+                    limits.max_model_len, prompt, scores_only ? "" : ", which leaves no room for output"),
+        "prompt");
   }
   params.max_tokens = std::min(params.max_tokens.value_or(room), room);
   if (params.min_tokens < 0) refuse("min_tokens", "non-negative", params.min_tokens);

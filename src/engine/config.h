@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/generation.h"
+
 namespace quire {
 
 // Prompt rows of a step whose logits are wanted, at most.
@@ -20,6 +22,10 @@ struct EngineConfig {
   std::string dtype = "auto";                  // auto, float32, float, bfloat16; on the GPU float16 and half too
   std::string load_format = "auto";            // auto, dummy
   std::string generation_config = "auto";      // auto = the model's, vllm = neutral
+  std::string runner = "auto";                 // auto, generate, pooling (no request for tokens is taken)
+  std::string pooler_config;                   // JSON of --pooler-config; finish_engine_options() reads it into:
+  Pooling pooling = Pooling::kLast;            // of embeddings
+  bool normalize_embeddings = true;            // to length 1
   uint64_t seed = 0;
   int64_t max_model_len = 0;  // 0 = the model's
   int32_t block_size = 16;

@@ -82,7 +82,8 @@ void CpuRunner::stage_sequence(const ScheduledSequence& scheduled) {
 }
 
 StepInput CpuRunner::stage(const std::vector<ScheduledSequence>& step) {
-  for (auto* buffer : {&token_ids_, &positions_, &query_offsets_, &kv_lens_, &table_rows_, &logits_rows_, &hidden_rows_})
+  for (auto* buffer :
+       {&token_ids_, &positions_, &query_offsets_, &kv_lens_, &table_rows_, &logits_rows_, &hidden_rows_})
     buffer->clear();
   slots_.clear();
   rows_.clear();

@@ -21,9 +21,9 @@ enum class Pooling : uint8_t { kNone, kLast, kMean };
 struct GenerateRequest {
   std::string id;  // empty = made by the engine
   std::vector<int32_t> prompt_ids;
-  SamplingParams params;              // not read with pooling
+  SamplingParams params;             // not read with pooling
   Pooling pooling = Pooling::kNone;  // else one event comes, the last one, and embedding() is the answer
-  int64_t priority = 0;  // lower first, with the priority policy
+  int64_t priority = 0;              // lower first, with the priority policy
   std::string cache_salt;
 };
 

@@ -46,7 +46,7 @@ class GenerationState final : public Generation {
   const uint64_t number_;
   const std::shared_ptr<EngineQueue> engine_;
   std::vector<std::optional<TokenLogprobs>> prompt_logprobs_;  // complete before the first event of choice 0
-  std::vector<float> embedding_;                                // complete before the last event
+  std::vector<float> embedding_;                               // complete before the last event
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;

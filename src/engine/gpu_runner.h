@@ -53,7 +53,7 @@ class GpuRunner final : public Runner {
     gpu::PinnedMemory hidden;   // states of the rows that are pooled
     gpu::Event done;
     std::vector<Sampled> sampled;
-    std::vector<LogitsRow> rows;       // one for each row of logits that is not padding
+    std::vector<LogitsRow> rows;  // one for each row of logits that is not padding
     std::vector<HiddenRows> pooled;
     const gpu::SampleRow* parameters;  // of the same rows, in the staging buffer
     int32_t result_rows = 0, max_logprobs = 0;

@@ -30,8 +30,8 @@ int32_t padded_batch(int32_t n) {
 size_t staging_bytes(const RunnerOptions& options) {
   const auto seqs = options.max_num_seqs, tokens = options.max_num_batched_tokens;
   constexpr size_t kAlignmentSlack = 1024;
-  const int64_t ints = 3 * seqs + 1 + tokens + options.max_logits_rows + options.max_hidden_rows + seqs * options.blocks_per_sequence +
-                       kSampleTokens + kSampleIds + 2 * kSampleBiases;
+  const int64_t ints = 3 * seqs + 1 + tokens + options.max_logits_rows + options.max_hidden_rows +
+                       seqs * options.blocks_per_sequence + kSampleTokens + kSampleIds + 2 * kSampleBiases;
   return static_cast<size_t>(ints) * sizeof(int32_t) + static_cast<size_t>(seqs) * sizeof(gpu::BlockTableDelta) +
          static_cast<size_t>(options.max_logits_rows) * sizeof(gpu::SampleRow) + kAlignmentSlack;
 }

@@ -1,6 +1,8 @@
 #include "engine/options.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/error.h"
 #include "gpu/device.h"
@@ -33,8 +35,14 @@ void add_model_options(OptionTable& table, EngineConfig& config) {
            "auto: sampling defaults of the model's folder; vllm: neutral ones")
       .choices({"auto", "vllm"});
   table.add_unbound("quantization", "weights are used as the file has them").choices({"auto", "none", "gguf"});
-  for (const char* name : {"runner", "task"})
-    table.add_unbound(name, "models generate text").choices({"auto", "generate"});
+  table.add("runner", config.runner, "what requests may ask for; auto: text and embeddings; pooling: embeddings only")
+      .choices({"auto", "generate", "pooling"});
+  table
+      .add("pooler-config", config.pooler_config,
+           "how embeddings are made: JSON with pooling_type (LAST, MEAN) and normalize (true, false)")
+      .alias("override-pooler-config")
+      .value_name("JSON");
+  table.add_unbound("task", "models generate text; --runner").choices({"auto", "generate"});
   table.add_unbound("convert", "models generate text").choices({"auto", "none"});
   table.add_unbound("logprobs-mode", "log-probabilities are those of the raw logits").choices({"raw_logprobs"});
   table.add("seed", config.seed, "seed of requests that name none, and of dummy weights");
@@ -286,6 +294,27 @@ void add_refused_options(OptionTable& table) {
         .value_name("0");
 }
 
+[[noreturn]] void refuse_pooler_config(const std::string& why) {
+  throw invalid_argument("--pooler-config: " + why, "pooler-config");
+}
+
+void read_pooler_config(EngineConfig& config) {
+  const auto json = nlohmann::json::parse(config.pooler_config, nullptr, false);
+  if (!json.is_object()) refuse_pooler_config("not a JSON object");
+  for (const auto& [key, value] : json.items()) {
+    if (key == "pooling_type" || key == "seq_pooling_type") {
+      const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
+      if (name != "LAST" && name != "MEAN") refuse_pooler_config(key + " " + name + ": LAST and MEAN are known");
+      config.pooling = name == "LAST" ? Pooling::kLast : Pooling::kMean;
+    } else if (key == "normalize" || key == "use_activation") {
+      if (!value.is_boolean()) refuse_pooler_config(key + " must be true or false");
+      config.normalize_embeddings = value.get<bool>();
+    } else {
+      refuse_pooler_config("unknown key " + key + "; there are pooling_type and normalize");
+    }
+  }
+}
+
 }  // namespace
 
 void add_engine_options(OptionTable& table, EngineConfig& config) {
@@ -298,6 +327,7 @@ void add_engine_options(OptionTable& table, EngineConfig& config) {
 }
 
 void finish_engine_options(EngineConfig& config) {
+  if (!config.pooler_config.empty()) read_pooler_config(config);
   if (config.load_format != "dummy") config.load_format = "auto";
   if (!config.numa_bind && !config.numa_bind_nodes.empty()) {
     throw invalid_argument("--numa-bind-nodes: needs --numa-bind", "numa-bind-nodes");

@@ -171,8 +171,8 @@ bool Scheduler::admit(Sequence* sequence, Budget& budget) {
   const int64_t size = pool_.block_size(), length = sequence->length();
   cached_.clear();
   // What the cache knows is not computed, so its logits and states are not to be had.
-  const bool lookup = options_.prefix_caching && prompt_logprob_rows(*sequence, 0, length) == 0 &&
-                      mean_rows(*sequence, length) == 0;
+  const bool lookup =
+      options_.prefix_caching && prompt_logprob_rows(*sequence, 0, length) == 0 && mean_rows(*sequence, length) == 0;
   if (lookup) {
     const int64_t most = (length - 1) / size;  // at least one token is computed
     extend_hashes(*sequence, most);

@@ -19,11 +19,11 @@ struct Sequence;
 class GenerationState;
 
 struct EngineRequest {
-  GenerateRequest input;          // checked and with its defaults filled in by admission
-  uint64_t number = 0;            // order of arrival
-  uint64_t seed = 0;              // of its random numbers
-  std::vector<int32_t> stop_ids;  // EOS (unless ignored), then stop_token_ids
-  int32_t eos_ids = 0;            // how many of stop_ids are EOS
+  GenerateRequest input;           // checked and with its defaults filled in by admission
+  uint64_t number = 0;             // order of arrival
+  uint64_t seed = 0;               // of its random numbers
+  std::vector<int32_t> stop_ids;   // EOS (unless ignored), then stop_token_ids
+  int32_t eos_ids = 0;             // how many of stop_ids are EOS
   std::vector<double> hidden_sum;  // with pooling: over the tokens pooled so far
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::shared_ptr<GenerationState> client;

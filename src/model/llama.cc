@@ -185,7 +185,8 @@ class Llama final : public Model {
     const auto states = static_cast<int64_t>(input.hidden_rows.size());
     if (logits > 0) device_->gather_rows(x, input.logits_rows.data(), y, logits, row_bytes);
     if (states == 0) return;
-    device_->gather_rows(x, input.hidden_rows.data(), static_cast<std::byte*>(y) + logits * row_bytes, states, row_bytes);
+    device_->gather_rows(x, input.hidden_rows.data(), static_cast<std::byte*>(y) + logits * row_bytes, states,
+                         row_bytes);
   }
   int64_t q_size() const { return config_.heads * config_.head_dim; }
   int64_t kv_size() const { return config_.kv_heads * config_.head_dim; }

@@ -216,6 +216,10 @@ HttpHeaders Api::answer_headers(const HttpRequest& request, const std::string& i
 
 void Api::run(const std::shared_ptr<HttpExchange>& exchange, std::unique_ptr<AnswerFormat> format,
               std::vector<GenerationSession::Prompt> prompts) {
+  if (engine.config().runner == "pooling") {
+    throw ApiError(501, "NotImplementedError",
+                   "This server was started with --runner pooling: it makes embeddings (/v1/embeddings), no text");
+  }
   const AnswerContext& context = format->context();
   if (config.enable_log_requests) {
     const SamplingParams& p = context.fields.params;

@@ -12,6 +12,7 @@
 #include "engine/stats.h"
 #include "server/api.h"
 #include "server/dev_routes.h"
+#include "server/embeddings.h"
 #include "server/json_errors.h"
 #include "server/messages.h"
 #include "server/openapi.h"
@@ -300,6 +301,7 @@ std::vector<Route> api_routes(Api& api) {
         {{"GET"}, "/tokenizer_info", [&api](Exchange exchange) { exchange->respond(tokenizer_info_response(api)); }});
   }
   if (api.config.server_dev_mode) append_dev_routes(api, routes);
+  append_embeddings_routes(api, routes);
   append_responses_routes(api, routes);
   append_messages_routes(api, routes);
   append_openapi_routes(api, routes);  // the last ones: they describe the others

@@ -119,47 +119,6 @@ void read_logprob_ids(const Json& body, GenerationFields& out) {
   out.logprobs = true;
 }
 
-std::vector<CompletionPrompt> read_prompts(const FieldReader& fields) {
-  std::vector<CompletionPrompt> prompts;
-  const Json* value = fields.find("prompt");
-  if (value == nullptr) throw validation_error("prompt: field required", "prompt");
-  const auto add_text = [&](const Json& text) { prompts.push_back({text.get<std::string>(), {}, true}); };
-  const auto add_ids = [&](const Json& list) {
-    CompletionPrompt prompt;
-    prompt.is_text = false;
-    prompt.ids.reserve(list.size());
-    for (const Json& id : list) prompt.ids.push_back(token_id_of(id, "prompt"));
-    prompts.push_back(std::move(prompt));
-  };
-  if (value->is_string()) {
-    add_text(*value);
-    return prompts;
-  }
-  if (!value->is_array())
-    throw validation_error("prompt: expected a string, a list of strings, or (a list of) a list of token ids",
-                           "prompt");
-  if (value->empty()) throw invalid_argument("The prompt is empty: at least one token is needed.", "prompt");
-  if (value->front().is_number()) {
-    add_ids(*value);
-    return prompts;
-  }
-  if (value->size() > kMaxPrompts) {
-    throw invalid_argument(fmt::format("prompt may have at most {} entries, got {}", kMaxPrompts, value->size()),
-                           "prompt");
-  }
-  for (const Json& item : *value) {
-    if (item.is_string()) {
-      add_text(item);
-    } else if (item.is_array()) {
-      add_ids(item);
-    } else {
-      throw validation_error("prompt: expected a string, a list of strings, or (a list of) a list of token ids",
-                             "prompt");
-    }
-  }
-  return prompts;
-}
-
 // Content in parts: text only, as templates take it.
 Json read_parts(const Json& parts) {
   Json out = Json::array();
@@ -339,13 +298,7 @@ void read_sampling_fields(const Json& body, const GenerationConfig& defaults, co
   out.priority = fields.integer("priority").value_or(0);
   out.request_id = fields.string("request_id").value_or("").substr(0, kMaxRequestId);
   fields.string("user");
-  if (const auto salt = fields.string("cache_salt")) {
-    if (salt->empty() || salt->size() > kMaxSalt ||
-        salt->find_first_of(std::string_view("@/\\\0", 4)) != std::string::npos) {
-      throw invalid_argument("cache_salt must have 1 to 128 characters and none of @, /, \\ and NUL", "cache_salt");
-    }
-    out.cache_salt = *salt;
-  }
+  out.cache_salt = read_cache_salt(body);
 
   if (fields.boolean("use_beam_search").value_or(false)) throw unsupported("use_beam_search", "use_beam_search");
   for (const char* name : {"repetition_detection", "prompt_embeds"}) {
@@ -362,13 +315,64 @@ std::optional<int64_t> read_max_tokens(const FieldReader& fields, const char* na
   return value;
 }
 
+std::vector<CompletionPrompt> read_prompts(const Json& body, const char* field, size_t most) {
+  std::vector<CompletionPrompt> prompts;
+  const auto wrong_shape = [&] {
+    return validation_error(
+        fmt::format("{}: expected a string, a list of strings, or (a list of) a list of token ids", field), field);
+  };
+  const Json* value = FieldReader(body).find(field);
+  if (value == nullptr) throw validation_error(fmt::format("{}: field required", field), field);
+  const auto add_text = [&](const Json& text) { prompts.push_back({text.get<std::string>(), {}, true}); };
+  const auto add_ids = [&](const Json& list) {
+    CompletionPrompt prompt;
+    prompt.is_text = false;
+    prompt.ids.reserve(list.size());
+    for (const Json& id : list) prompt.ids.push_back(token_id_of(id, field));
+    prompts.push_back(std::move(prompt));
+  };
+  if (value->is_string()) {
+    add_text(*value);
+    return prompts;
+  }
+  if (!value->is_array()) throw wrong_shape();
+  if (value->empty()) throw invalid_argument("The prompt is empty: at least one token is needed.", field);
+  if (value->front().is_number()) {
+    add_ids(*value);
+    return prompts;
+  }
+  if (value->size() > most) {
+    throw invalid_argument(fmt::format("{} may have at most {} entries, got {}", field, most, value->size()), field);
+  }
+  for (const Json& item : *value) {
+    if (item.is_string()) {
+      add_text(item);
+    } else if (item.is_array()) {
+      add_ids(item);
+    } else {
+      throw wrong_shape();
+    }
+  }
+  return prompts;
+}
+
+std::string read_cache_salt(const Json& body) {
+  const auto salt = FieldReader(body).string("cache_salt");
+  if (!salt) return {};
+  if (salt->empty() || salt->size() > kMaxSalt ||
+      salt->find_first_of(std::string_view("@/\\\0", 4)) != std::string::npos) {
+    throw invalid_argument("cache_salt must have 1 to 128 characters and none of @, /, \\ and NUL", "cache_salt");
+  }
+  return *salt;
+}
+
 CompletionFields read_completion_fields(const Json& body, const GenerationConfig& defaults,
                                         const ServerConfig& config) {
   CompletionFields out;
   read_sampling_fields(body, defaults, config, out);
   read_answer_fields(body, config, out);
   const FieldReader fields(body);
-  out.prompts = read_prompts(fields);
+  out.prompts = read_prompts(body, "prompt", kMaxPrompts);
   SamplingParams& params = out.params;
   params.max_tokens = read_max_tokens(fields, "max_tokens", out.echo ? 0 : 1);
   if (!params.max_tokens) params.max_tokens = fields.has_null("max_tokens") ? defaults.max_new_tokens : 16;

@@ -67,6 +67,10 @@ void read_sampling_fields(const nlohmann::ordered_json& body, const GenerationCo
                           const ServerConfig& config, GenerationFields& out);
 // A count of tokens under one of its names.
 std::optional<int64_t> read_max_tokens(const FieldReader& fields, const char* name, int64_t least = 1);
+// `field` of completions or embeddings: a text, texts, token ids or lists of them, at most so many.
+std::vector<CompletionPrompt> read_prompts(const nlohmann::ordered_json& body, const char* field, size_t most);
+// Empty if there is none.
+std::string read_cache_salt(const nlohmann::ordered_json& body);
 // The part of a chat request that its template reads; /tokenize has it too.
 void read_conversation(const nlohmann::ordered_json& body, const ServerConfig& config, ChatFields& fields);
 

@@ -1,0 +1,316 @@
+#include "server/embeddings.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/log.h"
+#include "server/api.h"
+#include "server/json_body.h"
+#include "server/json_errors.h"
+
+namespace quire {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMaxInputs = 2048;
+
+// A field that has one value here.
+void expect_value(const FieldReader& fields, const char* name, std::initializer_list<std::string_view> known) {
+  const auto value = fields.string(name);
+  if (!value || std::ranges::find(known, *value) != known.end()) return;
+  std::string names;
+  for (const std::string_view word : known) names += (names.empty() ? "" : ", ") + std::string(word);
+  throw invalid_argument(fmt::format("{} must be one of {}, got {}", name, names, value->substr(0, 64)), name);
+}
+
+void read_truncation(const FieldReader& fields, EmbeddingFields& out) {
+  out.truncate_prompt_tokens = fields.integer("truncate_prompt_tokens");
+  if (out.truncate_prompt_tokens && (*out.truncate_prompt_tokens < -1 || *out.truncate_prompt_tokens == 0)) {
+    throw invalid_argument(
+        fmt::format("truncate_prompt_tokens must be -1 or at least 1, got {}", *out.truncate_prompt_tokens),
+        "truncate_prompt_tokens");
+  }
+  expect_value(fields, "truncation_side", {"left", "right"});
+  out.truncate_from_left = fields.string("truncation_side").value_or("right") == "left";
+}
+
+// The beginning says what a text is about, so that is what stays.
+void truncate(std::vector<int32_t>& ids, const EmbeddingFields& fields, int64_t max_model_len) {
+  if (!fields.truncate_prompt_tokens) return;
+  const int64_t most = *fields.truncate_prompt_tokens == -1 ? max_model_len : *fields.truncate_prompt_tokens;
+  if (most > max_model_len) {
+    throw invalid_argument(
+        fmt::format("truncate_prompt_tokens value ({}) is greater than max_model_len ({}). Please request a smaller "
+                    "truncation size.",
+                    most, max_model_len),
+        "truncate_prompt_tokens");
+  }
+  if (std::ssize(ids) <= most) return;
+  if (fields.truncate_from_left) {
+    ids.erase(ids.begin(), ids.end() - most);
+  } else {
+    ids.resize(static_cast<size_t>(most));
+  }
+}
+
+std::vector<std::vector<int32_t>> encode_inputs(const Api& api, EmbeddingFields& fields) {
+  std::vector<std::vector<int32_t>> all;
+  if (fields.conversation) {
+    all.push_back(api.encode_conversation(*fields.conversation));
+  } else {
+    all.reserve(fields.inputs.size());
+    for (CompletionPrompt& input : fields.inputs) {
+      all.push_back(input.is_text
+                        ? api.encode(input.text, fields.add_special_tokens, fields.truncate_prompt_tokens.has_value())
+                        : std::move(input.ids));
+    }
+    fields.inputs.clear();
+  }
+  for (std::vector<int32_t>& ids : all) truncate(ids, fields, api.engine.max_model_len());
+  return all;
+}
+
+void handle_embeddings(Api& api, const std::shared_ptr<HttpExchange>& exchange) {
+  if (api.draining) throw Error(ErrorKind::kUnavailable, "the server is shutting down");
+  EmbeddingSession::Task task;
+  {
+    const std::string body = take_json_body(*exchange);
+    task.fields = read_embedding_fields(parse_json_object(body), api.engine.config(), api.config,
+                                        api.engine.model_config().hidden_size);
+  }
+  api.check_model(task.fields.model);
+  task.ids = encode_inputs(api, task.fields);
+  GenerationFields common;
+  common.priority = task.fields.priority;
+  common.request_id = task.fields.request_id;
+  AnswerContext context = api.make_context(exchange->request(), std::move(common), "embd-");
+  task.id = std::move(context.id);
+  task.model = std::move(context.model);
+  task.created = context.created;
+  task.priority = context.fields.priority;
+  task.pooling = api.engine.config().pooling;
+  task.prompt_tokens_details = api.config.enable_prompt_tokens_details;
+  task.headers = api.answer_headers(exchange->request(), task.id);
+  if (api.config.enable_log_requests) {
+    log_info(fmt::format("Received request {}: {} input(s), {} tokens in the first, pooling={}", task.id,
+                         task.ids.size(), task.ids.front().size(), task.pooling == Pooling::kMean ? "MEAN" : "LAST"));
+  }
+  ++api.load;
+  std::shared_ptr<void> while_running(nullptr, [&api](void*) { --api.load; });
+  EmbeddingSession::start(
+      exchange, std::move(task), [&api](GenerateRequest request) { return api.engine.submit(std::move(request)); },
+      std::move(while_running));
+}
+
+}  // namespace
+
+EmbeddingFields read_embedding_fields(const Json& body, const EngineConfig& engine, const ServerConfig& server,
+                                      int64_t hidden_size) {
+  const FieldReader fields(body);
+  EmbeddingFields out;
+  out.model = fields.string("model").value_or("");
+  const auto add_special_tokens = fields.boolean("add_special_tokens");
+  if (fields.find("messages") != nullptr) {
+    if (fields.find("input") != nullptr) throw invalid_argument("input and messages exclude each other", "input");
+    ChatFields& chat = out.conversation.emplace();
+    read_conversation(body, server, chat);
+    chat.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(false);
+    chat.truncate_prompt_tokens = fields.integer("truncate_prompt_tokens");
+  } else {
+    out.inputs = read_prompts(body, "input", kMaxInputs);
+    out.add_special_tokens = add_special_tokens.value_or(true);
+  }
+  expect_value(fields, "encoding_format", {"float", "base64"});
+  out.base64 = fields.string("encoding_format").value_or("float") == "base64";
+  expect_value(fields, "embed_dtype", {"float32", "float"});
+  expect_value(fields, "endianness", {"native", "little"});
+  out.normalize = engine.normalize_embeddings;
+  for (const char* name : {"normalize", "use_activation"}) out.normalize = fields.boolean(name).value_or(out.normalize);
+  out.dimensions = fields.integer("dimensions");
+  if (out.dimensions && (*out.dimensions < 1 || *out.dimensions > hidden_size)) {
+    throw invalid_argument(fmt::format("dimensions must be between 1 and {}, the model's hidden size, got {}. "
+                                       "(parameter=dimensions, value={})",
+                                       hidden_size, *out.dimensions, *out.dimensions),
+                           "dimensions");
+  }
+  read_truncation(fields, out);
+  out.priority = fields.integer("priority").value_or(0);
+  constexpr size_t kMaxRequestId = 128;
+  out.request_id = fields.string("request_id").value_or("").substr(0, kMaxRequestId);
+  fields.string("user");
+  out.cache_salt = read_cache_salt(body);
+  return out;
+}
+
+std::vector<float> finish_embedding(std::span<const float> state, std::optional<int64_t> dimensions, bool normalize) {
+  const size_t n = dimensions ? std::min(static_cast<size_t>(*dimensions), state.size()) : state.size();
+  std::vector<float> out(state.begin(), state.begin() + static_cast<std::ptrdiff_t>(n));
+  if (!normalize) return out;
+  double squares = 0;
+  for (const float x : out) squares += static_cast<double>(x) * static_cast<double>(x);
+  const double length = std::sqrt(squares);
+  if (length == 0) return out;
+  for (float& x : out) x = static_cast<float>(static_cast<double>(x) / length);
+  return out;
+}
+
+std::string embedding_json(std::span<const float> embedding, bool base64) {
+  std::string out;
+  if (!base64) {
+    constexpr size_t kDigits = 14;  // of one number, about
+    out.reserve(embedding.size() * kDigits + 2);
+    out += '[';
+    for (size_t i = 0; i < embedding.size(); ++i) {
+      if (i > 0) out += ',';
+      fmt::format_to(std::back_inserter(out), "{}", embedding[i]);
+    }
+    out += ']';
+    return out;
+  }
+  static_assert(std::endian::native == std::endian::little);
+  const size_t bytes = embedding.size_bytes(), length = (bytes + 2) / 3 * 4;
+  out.resize(length + 2);
+  out.front() = '"';
+  auto* const text = reinterpret_cast<unsigned char*>(out.data() + 1);
+  EVP_EncodeBlock(text, reinterpret_cast<const unsigned char*>(embedding.data()), static_cast<int>(bytes));
+  out.back() = '"';  // where the encoder put its NUL
+  return out;
+}
+
+void EmbeddingSession::start(const std::shared_ptr<HttpExchange>& exchange, Task task, Submit submit,
+                             std::shared_ptr<void> while_running) {
+  const auto session =
+      std::make_shared<EmbeddingSession>(exchange, std::move(task), std::move(submit), std::move(while_running));
+  exchange->on_disconnect([session] { session->cancel(); });
+  session->schedule();
+}
+
+EmbeddingSession::EmbeddingSession(std::shared_ptr<HttpExchange> exchange, Task task, Submit submit,
+                                   std::shared_ptr<void> while_running)
+    : exchange_(std::move(exchange)),
+      task_(std::move(task)),
+      submit_(std::move(submit)),
+      while_running_(std::move(while_running)),
+      answers_(task_.ids.size()) {}
+
+// Any thread. What the exchange holds of the session ends with the answer, so nothing here holds it longer.
+void EmbeddingSession::schedule() {
+  if (scheduled_.exchange(true)) return;
+  exchange_->post([weak = weak_from_this()] {
+    if (const auto session = weak.lock()) session->pump();
+  });
+}
+
+void EmbeddingSession::pump() {
+  scheduled_ = false;  // before polling: what arrives after that queues another pump
+  if (ended_) return;
+  try {
+    for (size_t i = 0; i < running_.size() && !ended_;) {
+      if (take(running_[i])) {
+        running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      } else {
+        ++i;
+      }
+    }
+    if (ended_) return;
+    submit_more();
+    if (running_.empty()) finish();
+  } catch (const Error& error) {
+    fail(error);
+  } catch (const std::bad_alloc&) {
+    fail(Error(ErrorKind::kUnavailable, "out of memory for this request"));
+  } catch (const std::exception& error) {
+    log_error(error.what());
+    fail(Error(ErrorKind::kInternal, "internal error"));
+  }
+}
+
+void EmbeddingSession::submit_more() {
+  for (; next_ < task_.ids.size() && running_.size() < kAtOnce; ++next_) {
+    GenerateRequest request;
+    request.id = task_.ids.size() == 1 ? task_.id : fmt::format("{}-{}", task_.id, next_);
+    prompt_tokens_ += std::ssize(task_.ids[next_]);
+    request.prompt_ids = std::move(task_.ids[next_]);
+    request.pooling = task_.pooling;
+    request.priority = task_.priority;
+    request.cache_salt = task_.fields.cache_salt;
+    Running& running = running_.emplace_back(Running{next_, submit_(std::move(request))});
+    running.generation->set_listener([weak = weak_from_this()] {
+      if (const auto session = weak.lock()) session->schedule();
+    });
+  }
+}
+
+bool EmbeddingSession::take(const Running& running) {
+  events_.clear();
+  running.generation->poll(events_);
+  for (const GenerationEvent& event : events_) {
+    if (event.finish == FinishReason::kNone) continue;
+    if (event.finish == FinishReason::kError)
+      throw Error(ErrorKind::kInternal, event.error.empty() ? "the request failed in the engine" : event.error);
+    if (event.finish == FinishReason::kAbort) {
+      throw Error(ErrorKind::kUnavailable, "the request was aborted: the server is shutting down");
+    }
+    const EmbeddingFields& fields = task_.fields;
+    answers_[running.input] = embedding_json(
+        finish_embedding(running.generation->embedding(), fields.dimensions, fields.normalize), fields.base64);
+    cached_tokens_ += running.generation->cached_tokens();
+    return true;
+  }
+  return false;
+}
+
+void EmbeddingSession::finish() {
+  HttpResponse response;
+  response.content_type = "application/json";
+  response.headers = task_.headers;
+  std::string& body = response.body;
+  constexpr size_t kFrame = 64, kRest = 512;  // around an embedding, around all
+  size_t bytes = kRest;
+  for (const std::string& answer : answers_) bytes += answer.size() + kFrame;
+  body.reserve(bytes);
+  body = fmt::format(R"({{"id":{},"object":"list","created":{},"model":{},"data":[)", json_string(task_.id),
+                     task_.created, json_string(task_.model));
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    fmt::format_to(std::back_inserter(body), R"({}{{"index":{},"object":"embedding","embedding":)", i > 0 ? "," : "",
+                   i);
+    body += answers_[i];
+    body += '}';
+  }
+  fmt::format_to(std::back_inserter(body),
+                 R"(],"usage":{{"prompt_tokens":{0},"total_tokens":{0},"completion_tokens":0,)"
+                 R"("prompt_tokens_details":{1}}}}})",
+                 prompt_tokens_,
+                 task_.prompt_tokens_details ? fmt::format(R"({{"cached_tokens":{}}})", cached_tokens_) : "null");
+  ended_ = true;
+  exchange_->respond(std::move(response));
+}
+
+void EmbeddingSession::fail(const Error& error) {
+  cancel();
+  HttpResponse response = error_response(error);
+  response.headers.insert(response.headers.end(), task_.headers.begin(), task_.headers.end());
+  exchange_->respond(std::move(response));
+}
+
+void EmbeddingSession::cancel() {
+  ended_ = true;
+  for (const Running& running : running_) running.generation->cancel();
+}
+
+void append_embeddings_routes(Api& api, std::vector<Route>& routes) {
+  routes.push_back({{"POST"}, "/v1/embeddings", [&api](const std::shared_ptr<HttpExchange>& exchange) {
+                      handle_embeddings(api, exchange);
+                    }});
+}
+
+}  // namespace quire
