@@ -54,12 +54,22 @@ void PrometheusText::head(std::string_view name, std::string_view type, std::str
   fmt::format_to(std::back_inserter(text_), "# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
 }
 
+void PrometheusText::begin_sample(std::string_view name, std::string_view labels) {
+  text_ += name;
+  if (labels.empty()) return;
+  text_ += '{';
+  text_ += labels;
+  text_ += '}';
+}
+
 void PrometheusText::sample(std::string_view name, std::string_view labels, double value) {
-  fmt::format_to(std::back_inserter(text_), labels.empty() ? "{}{} {}\n" : "{}{{{}}} {}\n", name, labels, value);
+  begin_sample(name, labels);
+  fmt::format_to(std::back_inserter(text_), " {}\n", value);
 }
 
 void PrometheusText::sample(std::string_view name, std::string_view labels, int64_t value) {
-  fmt::format_to(std::back_inserter(text_), labels.empty() ? "{}{} {}\n" : "{}{{{}}} {}\n", name, labels, value);
+  begin_sample(name, labels);
+  fmt::format_to(std::back_inserter(text_), " {}\n", value);
 }
 
 void PrometheusText::histogram(std::string_view name, std::string_view labels, const Histogram& histogram) {

@@ -40,6 +40,7 @@ class PrometheusText {
   std::string take() { return std::move(text_); }
 
  private:
+  void begin_sample(std::string_view name, std::string_view labels);
   std::string text_;
 };
 

@@ -13,7 +13,7 @@
 #include "engine/admission.h"
 #include "engine/engine_loop.h"
 #include "engine/parts.h"
-#include "engine/stats.h"
+#include "engine/stats_impl.h"
 
 namespace quire {
 namespace {
@@ -142,12 +142,18 @@ void Engine::Impl::make_scheduler() {
 
 void Engine::Impl::make_metrics() {
   metrics = std::make_unique<EngineMetrics>(config.served_model_name[0], config.max_model_len);
-  metrics->impl().cache_config_labels = fmt::format(
-      "attention_backend=\"{}\",block_size=\"{}\",cache_dtype=\"{}\",enable_prefix_caching=\"{}\",kv_cache_layout=\"{}"
-      "\","
-      "num_gpu_blocks=\"{}\"",
-      backend->name(), group.block_size, dtype_name(group.kv_dtype), config.enable_prefix_caching ? "True" : "False",
-      config.kv_cache_layout, kv->blocks());
+  const auto flag = [](bool on) { return on ? "True" : "False"; };
+  metrics->impl().cache_config_labels = prometheus_labels(
+      {{"attention_backend", backend->name()},
+       {"block_size", std::to_string(group.block_size)},
+       {"cache_dtype", dtype_name(group.kv_dtype)},
+       {"device", parts.device->name()},
+       {"enable_prefix_caching", flag(config.enable_prefix_caching)},
+       {"gpu_memory_utilization", fmt::format("{}", config.gpu_memory_utilization)},
+       {"kv_cache_layout", config.kv_cache_layout},
+       {"num_gpu_blocks", std::to_string(kv->blocks())},
+       {"num_gpu_blocks_override",
+        config.num_gpu_blocks_override > 0 ? std::to_string(config.num_gpu_blocks_override) : "None"}});
 }
 
 Engine::Impl::Impl(EngineConfig c, bool fit_context, EngineParts p)
@@ -235,8 +241,10 @@ std::shared_ptr<Generation> Engine::submit(GenerateRequest input) {
     case EngineQueue::Entry::kAccepted:
       break;
     case EngineQueue::Entry::kClosed:
+      impl.metrics->impl().count_rejection(Rejection::kShutdown);
       throw Error(ErrorKind::kUnavailable, "the server is shutting down");
     case EngineQueue::Entry::kFull:
+      impl.metrics->impl().count_rejection(Rejection::kQueueFull);
       throw Error(ErrorKind::kUnavailable, fmt::format("the queue is full: {} sequences wait (--max-num-queued-reqs)",
                                                        impl.config.max_num_queued_reqs));
   }

@@ -315,6 +315,7 @@ void EngineLoop::announce(EngineRequest& request) {
 void EngineLoop::publish_gauges() {
   metrics_.running = scheduler_.running();
   metrics_.waiting = scheduler_.waiting();
+  metrics_.deferred = scheduler_.deferred();
   metrics_.free_blocks = pool_.free_blocks();
   metrics_.preemptions = scheduler_.preemptions();
   metrics_.prefix_cache_queries = scheduler_.prefix_cache_queries();

@@ -195,7 +195,7 @@ bool Scheduler::admit(Sequence* sequence, Budget& budget) {
     for (auto it = cached_.rbegin(); it != cached_.rend(); ++it) pool_.release(*it);
     return false;
   }
-  if (lookup) {
+  if (lookup && sequence->preemptions == 0) {  // what a preempted one finds again is its own
     prefix_cache_queries_ += length;
     prefix_cache_hits_ += cached_tokens;
   }
@@ -218,6 +218,7 @@ void Scheduler::schedule_waiting(Budget& budget) {
     const bool sibling_first = options_.prefix_caching && sequence->choice > 0 && !sequence->request->prompt_computed &&
                                sequence->request->sequences[0]->status != SequenceStatus::kFinished;
     if (sibling_first) {
+      ++deferred_;
       ++i;  // its prompt is being computed by the first choice; it will find it in the cache
       continue;
     }
@@ -228,6 +229,7 @@ void Scheduler::schedule_waiting(Budget& budget) {
 
 const std::vector<ScheduledSequence>& Scheduler::schedule() {
   step_.clear();
+  deferred_ = 0;
   Budget budget{options_.max_num_batched_tokens, options_.max_prompt_logprob_rows, options_.max_mean_pooling_rows};
   const int64_t preempted_before = preemptions_;
   schedule_running(budget);

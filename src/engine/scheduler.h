@@ -46,6 +46,8 @@ class Scheduler {
   bool idle() const { return running_.empty() && waiting_.empty(); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  // Waiting ones that the last schedule() passed over, since another choice of their request computes the prompt.
+  int64_t deferred() const { return deferred_; }
   // Since construction.
   int64_t preemptions() const { return preemptions_; }
   int64_t prefix_cache_queries() const { return prefix_cache_queries_; }
@@ -76,7 +78,7 @@ class Scheduler {
   std::vector<Sequence*> waiting_;  // likewise; has room for the running ones too
   std::vector<ScheduledSequence> step_;
   std::vector<int32_t> cached_;  // scratch of admit(): blocks found in the prefix cache
-  int64_t preemptions_ = 0, prefix_cache_queries_ = 0, prefix_cache_hits_ = 0;
+  int64_t deferred_ = 0, preemptions_ = 0, prefix_cache_queries_ = 0, prefix_cache_hits_ = 0;
 };
 
 // Prompt rows [start, start + n) of a sequence whose logits its prompt_logprobs still need.
