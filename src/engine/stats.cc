@@ -175,8 +175,8 @@ std::string EngineMetrics::render() const {
   }
   histogram("vllm:time_to_first_token_seconds", "From arrival to the first token.", m.time_to_first_token);
   histogram("vllm:inter_token_latency_seconds", "Between two tokens of a sequence.", m.inter_token_latency);
-  histogram("vllm:request_time_per_output_token_seconds", "Mean time of an output token of a sequence, without the first.",
-            m.time_per_output_token);
+  histogram("vllm:request_time_per_output_token_seconds",
+            "Mean time of an output token of a sequence, without the first.", m.time_per_output_token);
   histogram("vllm:e2e_request_latency_seconds", "From arrival to the last token.", m.e2e_latency);
   histogram("vllm:request_queue_time_seconds", "From arrival to the first step.", m.queue_time);
   histogram("vllm:request_inference_time_seconds", "From the first step to the last token.", m.inference_time);

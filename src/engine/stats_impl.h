@@ -34,8 +34,8 @@ struct EngineMetrics::Impl {
 
   std::string model_name;
   std::string cache_config_labels;  // written before the engine thread starts
-  std::atomic<int64_t> running{0}, waiting{0}, deferred{0}, preemptions{0}, total_blocks{0}, free_blocks{0}, prompt_tokens{0},
-      prompt_tokens_cached{0}, generation_tokens{0}, prefix_cache_queries{0}, prefix_cache_hits{0};
+  std::atomic<int64_t> running{0}, waiting{0}, deferred{0}, preemptions{0}, total_blocks{0}, free_blocks{0},
+      prompt_tokens{0}, prompt_tokens_cached{0}, generation_tokens{0}, prefix_cache_queries{0}, prefix_cache_hits{0};
   std::array<std::atomic<int64_t>, kFinishNames.size()> finished{};
   std::array<std::atomic<int64_t>, kRejectionNames.size()> rejected{};
   Histogram time_to_first_token, inter_token_latency, time_per_output_token, e2e_latency, queue_time, inference_time,

@@ -10,6 +10,7 @@
 #include "server/answer.h"
 #include "server/config.h"
 #include "server/generation_session.h"
+#include "server/http_metrics.h"
 #include "server/http_types.h"
 
 namespace quire {
@@ -25,6 +26,7 @@ struct Api {
   std::atomic<int64_t> load{0};          // generation requests at work
   std::atomic<bool> draining{false};     // no new requests
   std::string fingerprint;               // system_fingerprint of answers; empty = none
+  HttpMetrics http_metrics;
 
   void refuse_when_draining() const;  // throws Error(kUnavailable)
   // Throws ApiError 404 naming the valid names. An empty name is the served model.

@@ -9,10 +9,10 @@
 #include <random>
 #include <utility>
 
-#include "engine/stats.h"
 #include "server/api.h"
 #include "server/dev_routes.h"
 #include "server/embeddings.h"
+#include "server/http_metrics.h"
 #include "server/json_errors.h"
 #include "server/messages.h"
 #include "server/openapi.h"
@@ -122,11 +122,12 @@ bool HostCheck::accepts(std::string_view host) const {
          std::ranges::any_of(names_, [&](const std::string& known) { return equal_ignoring_case(known, name); });
 }
 
-Router::Router(const ServerConfig& config, std::vector<Route> routes)
-    : config_(config), hosts_(config), keys_(config.api_keys), routes_(std::move(routes)) {
+Router::Router(const ServerConfig& config, std::vector<Route> routes, HttpMetrics* metrics)
+    : config_(config), hosts_(config), keys_(config.api_keys), routes_(std::move(routes)), metrics_(metrics) {
   std::random_device device;
   id_prefix_ = fmt::format("{:08x}{:08x}", device(), device());
   while (!config_.root_path.empty() && config_.root_path.back() == '/') config_.root_path.pop_back();
+  if (metrics_ != nullptr) metrics_->set_routes(routes_, config_.root_path);
 }
 
 bool Router::origin_allowed(std::string_view origin) const { return contains(config_.allowed_origins, origin); }
@@ -192,6 +193,7 @@ HttpHeaders Router::extra_headers(const HttpRequest& request) const {
 }
 
 void Router::operator()(std::shared_ptr<HttpExchange> exchange) const {
+  if (metrics_ != nullptr) exchange = metrics_->measure(std::move(exchange));
   const HttpRequest& request = exchange->request();
   if (HttpHeaders headers = extra_headers(request); !headers.empty()) {
     exchange = std::make_shared<WithHeaders>(std::move(exchange), std::move(headers));
@@ -220,11 +222,7 @@ void Router::route(const std::shared_ptr<HttpExchange>& exchange) const {
     exchange->respond(std::move(response));
     return;
   }
-  std::string_view path = request.path;
-  if (!config_.root_path.empty() && path.starts_with(config_.root_path) &&
-      (path.size() == config_.root_path.size() || path[config_.root_path.size()] == '/')) {
-    path.remove_prefix(config_.root_path.size());
-  }
+  const std::string_view path = path_below(config_.root_path, request.path);
   const auto found = std::ranges::find_if(routes_, [&](const Route& r) { return r.path == path; });
   const bool free = (found != routes_.end() && found->open) || request.method == "OPTIONS";
   // Anthropic's clients send a key in a header of their own.
@@ -281,15 +279,6 @@ std::vector<Route> api_routes(Api& api) {
          const int64_t load = api.config.enable_server_load_tracking ? api.load.load() : 0;
          exchange->respond(json_response(fmt::format(R"({{"server_load":{}}})", load)));
        }},
-      {{"GET"},
-       "/metrics",
-       [&api](Exchange exchange) {
-         HttpResponse response;
-         response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-         response.body = api.engine.metrics().render();
-         exchange->respond(std::move(response));
-       },
-       api.config.metrics_without_api_key},
       {{"GET"}, "/v1/models", [&api](Exchange exchange) { exchange->respond(models_response(api)); }},
       post("/v1/completions", handle_completion),
       post("/v1/chat/completions", handle_chat),
@@ -301,6 +290,7 @@ std::vector<Route> api_routes(Api& api) {
         {{"GET"}, "/tokenizer_info", [&api](Exchange exchange) { exchange->respond(tokenizer_info_response(api)); }});
   }
   if (api.config.server_dev_mode) append_dev_routes(api, routes);
+  append_metrics_routes(api, routes);
   append_embeddings_routes(api, routes);
   append_responses_routes(api, routes);
   append_messages_routes(api, routes);

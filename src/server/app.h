@@ -14,6 +14,7 @@
 namespace quire {
 
 struct Api;
+class HttpMetrics;
 
 // Compares bearer keys by their SHA-256, in constant time.
 class KeyCheck {
@@ -51,7 +52,8 @@ struct Route {
 // to what a route answers.
 class Router {
  public:
-  Router(const ServerConfig& config, std::vector<Route> routes);
+  // metrics, if there are any, get to know of every request.
+  Router(const ServerConfig& config, std::vector<Route> routes, HttpMetrics* metrics = nullptr);
   void operator()(std::shared_ptr<HttpExchange> exchange) const;
   const std::vector<Route>& routes() const { return routes_; }
 
@@ -68,6 +70,7 @@ class Router {
   std::vector<Route> routes_;
   std::string id_prefix_;  // ids of requests that bring none: this and a number
   mutable std::atomic<uint64_t> next_id_{0};
+  HttpMetrics* metrics_;
 };
 
 std::vector<Route> api_routes(Api& api);

@@ -64,4 +64,10 @@ std::string_view status_phrase(int status) {
   }
 }
 
+std::string_view path_below(std::string_view root_path, std::string_view path) {
+  const size_t size = root_path.size();
+  if (path.starts_with(root_path) && (path.size() == size || path[size] == '/')) path.remove_prefix(size);
+  return path;
+}
+
 }  // namespace quire

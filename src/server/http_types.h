@@ -59,6 +59,8 @@ class HttpExchange {
 
 using HttpHandler = std::function<void(std::shared_ptr<HttpExchange>)>;
 
+// The path without a proxy's prefix; as it is if it has none.
+std::string_view path_below(std::string_view root_path, std::string_view path);
 // Whether two header names or values are equal but for ASCII case.
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 

@@ -153,7 +153,7 @@ int run_server(const EngineConfig& engine_config, ServerConfig config) {
   }
   Engine engine(engine_config);
   Api api(engine, config);
-  router = std::make_unique<Router>(config, api_routes(api));
+  router = std::make_unique<Router>(config, api_routes(api), &api.http_metrics);
   log_info(fmt::format("Starting quire server on {}", http->address()));
   log_info("Available routes are:");
   for (const Route& route : router->routes()) {

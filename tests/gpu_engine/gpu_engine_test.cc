@@ -204,6 +204,55 @@ TEST_F(GpuEngine, PromptLogprobsAndStopsAreThoseOfTheCpu) {
   }
 }
 
+// Beside requests for text, whole and in chunks, with and without the prefix cache.
+TEST_F(GpuEngine, EmbeddingsAreThoseOfTheCpu) {
+  EngineConfig cpu = config_;
+  cpu.device = "cpu";
+  const auto ask = [](Engine& engine) {
+    std::vector<std::shared_ptr<Generation>> generations;
+    for (int i = 0; i < 24; ++i) {
+      GenerateRequest request;
+      for (int j = 0; j < 1 + 29 * (i % 9); ++j) request.prompt_ids.push_back((i / 3 * 131 + j * 37) % 1000);
+      request.pooling = static_cast<Pooling>(i % 3);
+      request.params.max_tokens = 30;
+      request.params.ignore_eos = true;
+      generations.push_back(engine.submit(std::move(request)));
+    }
+    std::vector<std::vector<float>> embeddings;
+    for (const auto& generation : generations) {
+      EXPECT_EQ(answer(*generation).error, "");
+      embeddings.emplace_back(generation->embedding().begin(), generation->embedding().end());
+    }
+    return embeddings;
+  };
+  Engine reference(cpu);
+  const auto expected = ask(reference);
+  const auto expect_close = [&](const std::vector<std::vector<float>>& got, float tolerance, const char* what) {
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].size(), i % 3 == 0 ? 0u : 256u);
+      for (size_t j = 0; j < got[i].size(); ++j) ASSERT_NEAR(got[i][j], expected[i][j], tolerance) << what << " " << i;
+    }
+  };
+  // States after a norm have a root mean square of 1: float32 over three layers, then half precision's 11 bits.
+  constexpr float kFloat = 1e-4f, kHalf = 2e-2f;
+  {
+    Engine engine(config_);
+    expect_close(ask(engine), kFloat, "one batch");
+    expect_close(ask(engine), kFloat, "the same again, with the prefix cache");
+    expect_quiet(engine);
+  }
+  config_.max_num_batched_tokens = 33;
+  {
+    Engine engine(config_);
+    expect_close(ask(engine), kFloat, "chunks of 33");
+  }
+  config_.dtype = "float16";
+  {
+    Engine engine(config_);
+    expect_close(ask(engine), kHalf, "float16");
+  }
+}
+
 TEST_F(GpuEngine, RefusesWhatItCannotHoldOrRun) {
   const auto message = [](EngineConfig config) {
     try {
