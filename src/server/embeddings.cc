@@ -235,15 +235,16 @@ void EmbeddingSession::pump() {
 }
 
 void EmbeddingSession::submit_more() {
-  for (; next_ < task_.ids.size() && running_.size() < kAtOnce; ++next_) {
+  while (next_ < task_.ids.size() && running_.size() < kAtOnce) {
+    const size_t input = next_++;
     GenerateRequest request;
-    request.id = task_.ids.size() == 1 ? task_.id : fmt::format("{}-{}", task_.id, next_);
-    prompt_tokens_ += std::ssize(task_.ids[next_]);
-    request.prompt_ids = std::move(task_.ids[next_]);
+    request.id = task_.ids.size() == 1 ? task_.id : fmt::format("{}-{}", task_.id, input);
+    prompt_tokens_ += std::ssize(task_.ids[input]);
+    request.prompt_ids = std::move(task_.ids[input]);
     request.pooling = task_.pooling;
     request.priority = task_.priority;
     request.cache_salt = task_.fields.cache_salt;
-    Running& running = running_.emplace_back(Running{next_, submit_(std::move(request))});
+    Running& running = running_.emplace_back(Running{input, submit_(std::move(request))});
     running.generation->set_listener([weak = weak_from_this()] {
       if (const auto session = weak.lock()) session->schedule();
     });

@@ -42,6 +42,7 @@ class Metrics(unittest.TestCase):
         assert post("/v1/completions", prompt=prompt[:10], max_tokens=3, ignore_eos=True, n=2, seed=1)[0] == 200
         connection, answer = cls.server.stream("/v1/completions", prompt=prompt[5:13], max_tokens=2, ignore_eos=True)
         answer.read()
+        answer.close()
         connection.close()
         assert post("/v1/embeddings", input=[prompt[:7], prompt[20:23]])[0] == 200
         assert post("/v1/completions", prompt=prompt, temperature=3)[0] == 400
@@ -165,14 +166,20 @@ class Metrics(unittest.TestCase):
         with Server("--max-model-len", "4096", *flags) as server:
             streams = [server.stream("/v1/completions", prompt="a", max_tokens=4000, ignore_eos=True) for _ in range(2)]
             self.assertEqual(server.post("/v1/completions", prompt="a")[0], 503)
-            text = server.request("GET", "/metrics")[2].decode()
-            self.assertIn('vllm:admission_rejections_total{model_name="m",reason="max_num_queued_reqs"} 1\n', text)
-            self.assertIn('waiting_by_reason{engine="0",model_name="m",reason="capacity"} 1\n', text)
-            for connection, _ in streams:
+            self.expect_soon(server, 'admission_rejections_total{model_name="m",reason="max_num_queued_reqs"} 1')
+            self.expect_soon(server, 'num_requests_waiting_by_reason{engine="0",model_name="m",reason="capacity"} 1')
+            for connection, answer in streams:
+                answer.close()
                 connection.close()
-            self.assertTrue(server.wait_quiet())
-            self.assertIn('request_success_total{engine="0",model_name="m",finished_reason="abort"} 2\n',
-                          server.request("GET", "/metrics")[2].decode())
+            self.expect_soon(server, 'request_success_total{engine="0",model_name="m",finished_reason="abort"} 2')
+
+    def expect_soon(self, server, line):
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if f"\nvllm:{line}\n" in server.request("GET", "/metrics")[2].decode():
+                return
+            time.sleep(0.02)
+        self.fail(f"{line} is not in /metrics")
 
 
 if __name__ == "__main__":
