@@ -80,7 +80,7 @@ std::vector<std::vector<int32_t>> encode_inputs(const Api& api, EmbeddingFields&
 }
 
 void handle_embeddings(Api& api, const std::shared_ptr<HttpExchange>& exchange) {
-  if (api.draining) throw Error(ErrorKind::kUnavailable, "the server is shutting down");
+  api.refuse_when_draining();
   EmbeddingSession::Task task;
   {
     const std::string body = take_json_body(*exchange);
