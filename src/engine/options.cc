@@ -41,6 +41,7 @@ void add_model_options(OptionTable& table, EngineConfig& config) {
       .add("pooler-config", config.pooler_config,
            "how embeddings are made: JSON with pooling_type (LAST, MEAN) and normalize (true, false)")
       .alias("override-pooler-config")
+      .json_object()
       .value_name("JSON");
   table.add_unbound("task", "models generate text; --runner").choices({"auto", "generate"});
   table.add_unbound("convert", "models generate text").choices({"auto", "none"});
