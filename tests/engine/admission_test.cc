@@ -52,6 +52,10 @@ TEST(Admission, RefusesWhatIsOutOfRangeAndNamesIt) {
       {"frequency_penalty", [](auto& p) { p.frequency_penalty = -2.5; }},
       {"repetition_penalty", [](auto& p) { p.repetition_penalty = 0; }},
       {"repetition_penalty", [=](auto& p) { p.repetition_penalty = kInfinity; }},
+      {"repetition_penalty", [](auto& p) { p.repetition_penalty = 1e-320; }},  // 0 in single precision
+      {"repetition_penalty", [](auto& p) { p.repetition_penalty = 1e300; }},
+      {"logprob_token_ids", [](auto& p) { p.logprob_token_ids = {1000}; }},
+      {"logprob_token_ids", [](auto& p) { p.logprob_token_ids.resize(129); }},
       {"logit_bias",
        [](auto& p) {
          p.logit_bias = {{1000, 1.0f}};

@@ -223,6 +223,23 @@ TEST(EngineFaults, ARowWithoutAnyFiniteLogitEndsAlone) {
   fake.expect_quiet();
 }
 
+TEST(EngineFaults, ARequestThatLeavesNoTokenIsToldSo) {
+  FakeEngine fake;
+  GenerateRequest request = FakeEngine::greedy({1, 2, 3}, 30);
+  request.params.allowed_token_ids = {5};
+  request.params.stop_token_ids = {5};
+  request.params.min_tokens = 1;
+  const auto generation = fake.engine->submit(std::move(request));
+  std::vector<GenerationEvent> events;
+  while (generation->wait(events, std::chrono::seconds(5)) && events.empty()) {
+  }
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events[0].finish, FinishReason::kError);
+  EXPECT_EQ(events[0].error_kind, ErrorKind::kInvalidArgument);
+  EXPECT_NE(events[0].error.find("allowed_token_ids"), std::string::npos);
+  fake.expect_quiet();
+}
+
 TEST(EngineFaults, RefusesPastTheQueueLimitAndAnswersTheRest) {
   EngineConfig config = FakeEngine::small_config();
   config.max_num_queued_reqs = 8;

@@ -165,6 +165,16 @@ TEST(GpuRows, BuffersAreSharedAndNeverOverrun) {
   EXPECT_EQ(writer.used().rows, 1u);
 }
 
+TEST(GpuRows, ChosenLogprobsAreForTheHost) {
+  Buffers buffers({1, 0, 0, 0});
+  GpuRowWriter writer(buffers.views(), kVocab);
+  SamplingParams params;
+  params.logprobs = 2;
+  params.logprob_token_ids = {1, 2};
+  EXPECT_FALSE(writer.add({&params, {}, {}, {}, 0, 0}));
+  EXPECT_EQ(writer.used().rows, 0u);
+}
+
 TEST(GpuRows, WhatTheRowsHaveIsSaid) {
   Buffers buffers({4, 10, 0, 0});
   GpuRowWriter writer(buffers.views(), kVocab);

@@ -60,5 +60,21 @@ TEST(Logprobs, MaskedAndNanLogitsComeLast) {
   EXPECT_EQ(none.top.size(), 2u);
 }
 
+TEST(Logprobs, OfChosenIdsAreThoseOfTheWholeVocabulary) {
+  const std::vector<float> logits = {1.0f, -2.0f, 3.0f, 3.0f, 0.5f};
+  SamplerScratch scratch;
+  const TokenLogprobs all = token_logprobs(logits, 0, -1, scratch);
+  const std::vector<int32_t> ids = {4, 2, 0};
+  const TokenLogprobs chosen = token_logprobs(logits, 1, ids, scratch);
+  EXPECT_EQ(chosen.token.id, 1);
+  EXPECT_EQ(chosen.token.rank, 5);
+  ASSERT_EQ(chosen.top.size(), ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    EXPECT_EQ(chosen.top[i].id, ids[i]);
+    const auto same = std::ranges::find(all.top, ids[i], &TokenLogprobs::Entry::id);
+    EXPECT_EQ(chosen.top[i].logprob, same->logprob);
+  }
+}
+
 }  // namespace
 }  // namespace quire
