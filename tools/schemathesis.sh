@@ -22,7 +22,7 @@ trap cleanup EXIT
 python3 "$root/tests/http/tiny_model.py" "$work/model"
 # A short context and few choices keep each request short.
 "$binary" serve "$work/model" --load-format dummy --served-model-name m --host 127.0.0.1 --port 0 --max-model-len 64 --max-sequences 4 \
-  --enable-tokenizer-info-endpoint --disable-access-log 2> "$work/log" &
+  --enable-tokenizer-info-endpoint --server-dev-mode --disable-access-log 2> "$work/log" &
 server=$!
 url=
 for _ in $(seq 100); do

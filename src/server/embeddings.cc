@@ -65,7 +65,7 @@ void truncate(std::vector<int32_t>& ids, const EmbeddingFields& fields, int64_t 
 std::vector<std::vector<int32_t>> encode_inputs(const Api& api, EmbeddingFields& fields) {
   std::vector<std::vector<int32_t>> all;
   if (fields.conversation) {
-    all.push_back(api.encode_conversation(*fields.conversation));
+    all.push_back(api.render_conversation(*fields.conversation, fields.truncate_prompt_tokens.has_value()).ids);
   } else {
     all.reserve(fields.inputs.size());
     for (CompletionPrompt& input : fields.inputs) {
