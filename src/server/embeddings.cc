@@ -124,7 +124,6 @@ EmbeddingFields read_embedding_fields(const Json& body, const EngineConfig& engi
     ChatFields& chat = out.conversation.emplace();
     read_conversation(body, server, chat);
     chat.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(false);
-    chat.truncate_prompt_tokens = fields.integer("truncate_prompt_tokens");
   } else {
     out.inputs = read_prompts(body, "input", kMaxInputs);
     out.add_special_tokens = add_special_tokens.value_or(true);

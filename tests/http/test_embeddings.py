@@ -60,6 +60,8 @@ class Embeddings(unittest.TestCase):
         self.assertEqual(status, 200, answer)
         ids = self.server.post("/tokenize", messages=messages, add_generation_prompt=False)[1]["tokens"]
         self.assertEqual(self.embed(ids), [array.array("f", answer["data"][0]["embedding"])])
+        answer = self.server.post("/v1/embeddings", messages=messages, truncate_prompt_tokens=5)[1]
+        self.assertEqual(self.embed(ids[:5]), [array.array("f", answer["data"][0]["embedding"])])
 
     def test_dimensions_and_normalization(self):
         whole = self.embed("Hello there", extra_body={"normalize": False})[0]
