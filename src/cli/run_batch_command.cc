@@ -1,7 +1,5 @@
 // quire run-batch: its options, the model, and where the files are.
 #include <fmt/format.h>
-
-#include <functional>
 #include <unistd.h>
 
 #include <algorithm>
@@ -150,7 +148,8 @@ int run_batch_command(Arguments args) {
   Engine engine(options.engine);
   Api api(engine, options.server);
   const Router router(options.server, api_routes(api));
-  const BatchCounts counts = run_batch(*input, output.stream(), std::cref(router), thread, options.max_inflight);
+  const auto handler = [&router](std::shared_ptr<HttpExchange> exchange) { router(std::move(exchange)); };
+  const BatchCounts counts = run_batch(*input, output.stream(), handler, thread, options.max_inflight);
   output.deliver();
   log_info(fmt::format("{}: {} requests answered, {} of them with an error", options.output, counts.requests,
                        counts.failed));
