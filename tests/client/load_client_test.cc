@@ -159,7 +159,7 @@ TEST(LoadClient, WhatFailsFailsAlone) {
   Record record(3);
   LoadClient(cut.url(), {false, 1, 0}).run(std::vector<double>(3), record, [] {});
   for (const std::string& error : record.errors) EXPECT_EQ(error, "the connection broke in the middle of the answer");
-  SmallServer slow(kAnswer, 1, 2000);
+  SmallServer slow(kAnswer, 1, 400);
   Record late(2);
   LoadClient(slow.url(), {false, 0, 0.1}).run(std::vector<double>(2), late, [] {});
   for (const std::string& error : late.errors) EXPECT_EQ(error, "no complete answer within 0.1 seconds");
