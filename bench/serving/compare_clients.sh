@@ -4,15 +4,15 @@
 #
 # usage: compare_clients.sh MODEL.gguf
 #   QUIRE         the program (build/release/quire)
-#   VLLM_CLIENT   a program that is `vllm bench serve`
-#   LLAMA_SERVER  llama.cpp's server; empty: left out
+#   PEER_CLIENT   a program that is `vllm bench serve`
+#   LLAMA_SERVER  llama.cpp's server and more flags for it; empty: left out
 #   PYTHON        with numpy, gguf, tokenizers (for the tokenizer's folder)
 #   PORT, ROUNDS, PROMPTS, CONCURRENCY, INPUT, OUTPUT
 set -euo pipefail
 model=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 quire=${QUIRE:-$root/build/release/quire}
-vllm=${VLLM_CLIENT:?the program that is vllm bench serve}
+vllm=${PEER_CLIENT:?the program that is vllm bench serve}
 llama=${LLAMA_SERVER:-}
 python=${PYTHON:-python3}
 port=${PORT:-21310}
@@ -70,7 +70,7 @@ stop
 
 if [[ -n $llama ]]; then
   echo "llama-server" >&2
-  "$llama" -m "$model" --host 127.0.0.1 --port "$port" -c 4096 -np "$concurrency" >"$work/server.log" 2>&1 &
+  $llama -m "$model" --host 127.0.0.1 --port "$port" -c 4096 -np "$concurrency" >"$work/server.log" 2>&1 &
   server=$!
   wait_for "http://127.0.0.1:$port/health"
   for backend in openai openai-chat; do

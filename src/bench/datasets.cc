@@ -15,6 +15,7 @@
 #include "bench/dataset_files.h"
 #include "text/chat_format.h"
 #include "text/tokenizer.h"
+#include "text/unicode.h"
 
 namespace quire {
 namespace {
@@ -25,7 +26,9 @@ class LocalCoder final : public TextCoder {
  public:
   LocalCoder(const Tokenizer& tokenizer, const ChatFormat* chat) : tokenizer_(tokenizer), chat_(chat) {
     for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-      if (!tokenizer.is_special(id) && !tokenizer.token_string(id).empty()) ids_.push_back(id);
+      const std::string_view bytes = tokenizer.token_bytes(id);
+      // Pieces of characters are left out: put together at random they are no text.
+      if (!tokenizer.is_special(id) && !bytes.empty() && is_valid_utf8(bytes)) ids_.push_back(id);
     }
     added_ = static_cast<int32_t>(tokenizer.encode("a", true).size() - tokenizer.encode("a", false).size());
   }
