@@ -91,7 +91,7 @@ void fill_in_defaults(EngineConfig& config, const ModelConfig& model, const Engi
   if (config.served_model_name.empty()) config.served_model_name.push_back(config.model);
 }
 
-EngineParts load_engine_parts(EngineConfig& config) {
+EngineParts load_engine_parts(EngineConfig& config, const MakeEngineDevice& make_device) {
   if (config.model.empty()) {
     config.model = default_model_path();
     log_info(fmt::format("no --model given: using the default, {}", config.model));
@@ -99,7 +99,7 @@ EngineParts load_engine_parts(EngineConfig& config) {
   const LoadFormat format = config.load_format == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto;
   const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(config.model, format, config.seed);
   EngineParts parts;
-  parts.device = make_engine_device(config);  // binds memory, so before anything large is allocated
+  parts.device = make_device(config);  // binds memory, so before anything large is allocated
   fill_in_defaults(config, checkpoint->config(), *parts.device);
   ModelOptions options;
   options.dtype = parts.device->compute_dtype(config.dtype);

@@ -1,5 +1,6 @@
 #pragma once
 // What an engine is built from. Read from a model's files by load_engine_parts(), or put together by hand, as tests do.
+#include <functional>
 #include <memory>
 
 #include "checkpoint/checkpoint.h"
@@ -21,7 +22,9 @@ struct EngineParts {
 
 // Opens the checkpoint, fills in the defaults of `config`, and loads weights and text parts side by side. Throws Error
 // with one line that names the flag, file or limit.
-EngineParts load_engine_parts(EngineConfig& config);
+// make_device: makes the device instead of make_engine_device().
+using MakeEngineDevice = std::function<std::unique_ptr<EngineDevice>(EngineConfig&)>;
+EngineParts load_engine_parts(EngineConfig& config, const MakeEngineDevice& make_device = make_engine_device);
 
 // The chat templates of a model, or of --chat-template: a name of one of them, a file or Jinja. A template that cannot
 // be used throws Error if it was asked for; else it is left out with a warning.

@@ -21,6 +21,7 @@ class CpuLinear final : public LinearLayer {
   CpuLinear(PackedLinear weight, ThreadPool& pool) : weight_(std::move(weight)), pool_(pool) {}
 
   const PackedLinear& weight() const { return weight_; }
+  bool int8() const override { return weight_.compute() == LinearCompute::kInt8; }
   size_t workspace_bytes(int64_t m) const override { return weight_.workspace_bytes(m); }
   void forward(const void* x, void* y, int64_t m, Workspace& workspace) const override {
     forward_f32(x, static_cast<float*>(y), m, false, workspace);

@@ -28,6 +28,8 @@ class LinearLayer {
     (void)x, (void)y, (void)m;
     return false;
   }
+  // Whether its products are of int8, as of quantized weights; for measurements.
+  virtual bool int8() const { return false; }
   // Scratch of either for m rows.
   virtual size_t workspace_bytes(int64_t m) const = 0;
 };
