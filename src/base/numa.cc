@@ -12,35 +12,10 @@
 #include <limits>
 #include <string>
 
+#include "base/cgroup.h"
 #include "base/error.h"
 
 namespace quire {
-namespace {
-
-// The number in a one-word file of the kernel's; nullopt-like -1 if there is none ("max").
-double read_number(const std::string& path, bool second_word = false) {
-  std::ifstream file(path);
-  std::string first, second;
-  file >> first >> second;
-  const std::string& word = second_word ? second : first;
-  if (word.empty() || word.find_first_not_of("0123456789") != std::string::npos) return -1;
-  return std::stod(word);
-}
-
-// cgroup v2 of this process, as a folder; containers usually see theirs at the root.
-std::string cgroup_folder() {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.rfind("0::", 0) == 0) {
-      std::string folder = "/sys/fs/cgroup" + line.substr(3);
-      if (std::ifstream(folder + "/cgroup.controllers")) return folder;
-    }
-  }
-  return "/sys/fs/cgroup";
-}
-
-}  // namespace
 
 std::vector<int> available_cpus() {
   cpu_set_t set;
@@ -57,9 +32,7 @@ std::vector<int> available_cpus() {
 
 int default_thread_count() {
   const auto cpus = static_cast<double>(available_cpus().size());
-  const std::string path = cgroup_folder() + "/cpu.max";
-  const double quota = read_number(path), period = read_number(path, true);
-  const double allowed = quota > 0 && period > 0 ? std::min(cpus, std::ceil(quota / period)) : cpus;
+  const double allowed = std::min(cpus, std::ceil(read_cgroup_limits().cpus.value_or(cpus)));
   return std::max(1, static_cast<int>(allowed));
 }
 
@@ -143,10 +116,7 @@ long long available_memory_bytes() {
   while (file >> key >> kib && std::getline(file, unit)) {
     if (key == "MemAvailable:") bytes = kib * 1024;
   }
-  const std::string folder = cgroup_folder();
-  const double limit = read_number(folder + "/memory.max"), used = read_number(folder + "/memory.current");
-  if (limit > 0 && used >= 0) bytes = std::min(bytes, std::max(0LL, static_cast<long long>(limit - used)));
-  return bytes;
+  return std::min(bytes, static_cast<long long>(read_cgroup_limits().memory_bytes.value_or(bytes)));
 }
 
 }  // namespace quire

@@ -38,8 +38,8 @@ BreakdownPhase make_phase(const std::vector<OpTimes::Op>& ops, const StepTotals&
   BreakdownPhase phase;
   phase.steps = totals.steps;
   phase.rows = totals.rows;
-  phase.from_cache = limits.read_cache.best > 0 &&
-                     totals.largest_step_bytes <= static_cast<double>(limits.last_cache_bytes);
+  phase.from_cache =
+      limits.read_cache.best > 0 && totals.largest_step_bytes <= static_cast<double>(limits.last_cache_bytes);
   // Those of the engine come first where they are counted, and last where they are read.
   std::vector<size_t> order(ops.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -65,9 +65,9 @@ BreakdownPhase make_phase(const std::vector<OpTimes::Op>& ops, const StepTotals&
 std::string phase_text(const char* name, const BreakdownPhase& phase, int64_t iterations) {
   if (phase.steps == 0) return "";
   const auto n = static_cast<double>(iterations), steps = static_cast<double>(phase.steps);
-  std::string out = fmt::format("\n{}: {:.0f} steps of {:.1f} rows, {:.2f} ms; {:.3f} ms a step\n", name, steps / n,
-                                static_cast<double>(phase.rows) / steps, phase.seconds / n * 1e3,
-                                phase.seconds / steps * 1e3);
+  std::string out =
+      fmt::format("\n{}: {:.0f} steps of {:.1f} rows, {:.2f} ms; {:.3f} ms a step\n", name, steps / n,
+                  static_cast<double>(phase.rows) / steps, phase.seconds / n * 1e3, phase.seconds / steps * 1e3);
   out += fmt::format("{:<21}{:>10}{:>7}{:>8}{:>10}{:>8}{:>9}  {:<8}{:>6}\n", "op", "ms", "%", "calls", "GB", "GB/s",
                      "GOP/s", "limit", "%");
   for (const BreakdownOp& op : phase.ops) {
@@ -83,9 +83,10 @@ std::string phase_text(const char* name, const BreakdownPhase& phase, int64_t it
     if (!op.limit.empty()) out += fmt::format("  {:<8}{:>6.1f}", op.limit, op.limit_share * 100);
     out += '\n';
   }
-  out += fmt::format("linear products: {:.1f} % of the rate of their arithmetic; all bytes: {:.1f} % of the rate of "
-                     "reading memory; {:.1f} us a step for scheduler, hand-over, staging, plan and sampling\n",
-                     phase.products_share * 100, phase.memory_share * 100, phase.overhead_seconds / steps * 1e6);
+  out += fmt::format(
+      "linear products: {:.1f} % of the rate of their arithmetic; all bytes: {:.1f} % of the rate of "
+      "reading memory; {:.1f} us a step for scheduler, hand-over, staging, plan and sampling\n",
+      phase.products_share * 100, phase.memory_share * 100, phase.overhead_seconds / steps * 1e6);
   return out;
 }
 

@@ -58,8 +58,8 @@ std::string with_member(std::string object, const char* name, const std::string&
 std::unique_ptr<Engine> make_engine(EngineConfig config, OpTimes* times) {
   if (times == nullptr) return std::make_unique<Engine>(std::move(config));
   const int64_t max_model_len = config.max_model_len;  // filled in below, but it matters who chose it
-  EngineParts parts = load_engine_parts(
-      config, [times](EngineConfig& c) { return make_timed_device(make_engine_device(c), *times); });
+  EngineParts parts =
+      load_engine_parts(config, [times](EngineConfig& c) { return make_timed_device(make_engine_device(c), *times); });
   config.max_model_len = max_model_len;
   return std::make_unique<Engine>(std::move(config), std::move(parts));
 }
@@ -148,8 +148,8 @@ void run_latency_benchmark(EngineConfig config, const LatencyOptions& options) {
   std::string json = latency_json(report);
   if (options.breakdown) {
     ThreadPool pool(engine.config().threads);
-    const Breakdown breakdown = make_breakdown(times, measure_device_limits(pool), options.num_iters,
-                                               report.average * options.num_iters);
+    const Breakdown breakdown =
+        make_breakdown(times, measure_device_limits(pool), options.num_iters, report.average * options.num_iters);
     say(breakdown_text(breakdown));
     json = with_member(std::move(json), "breakdown", breakdown_json(breakdown));
   }

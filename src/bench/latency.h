@@ -14,7 +14,7 @@ struct LatencyOptions {
   int32_t input_len = 32, output_len = 128, batch_size = 8, n = 1;
   int32_t num_iters_warmup = 10, num_iters = 30;
   bool disable_detokenize = false;
-  bool breakdown = false;  // time of each op; the CPU only
+  bool breakdown = false;   // time of each op; the CPU only
   std::string output_json;  // empty = none
 };
 

@@ -24,8 +24,8 @@ struct OpTotals {
 // Of all steps of a kind.
 struct StepTotals {
   int64_t steps = 0;
-  int64_t rows = 0;              // tokens computed
-  std::vector<OpTotals> ops;     // as OpTimes::ops()
+  int64_t rows = 0;               // tokens computed
+  std::vector<OpTotals> ops;      // as OpTimes::ops()
   double largest_step_bytes = 0;  // read by one step
 };
 

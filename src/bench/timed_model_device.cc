@@ -36,7 +36,7 @@ class TimedLinear final : public LinearLayer {
  public:
   struct Size {
     int64_t in, out;
-    double bytes;      // of the weights
+    double bytes;     // of the weights
     int64_t element;  // bytes of an activation
   };
   TimedLinear(std::unique_ptr<LinearLayer> inner, const Size& size, size_t op, OpTimes& times)

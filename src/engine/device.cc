@@ -26,6 +26,10 @@ std::unique_ptr<ThreadPool> make_threads(EngineConfig& config) {
     config.threads = default_thread_count();
     if (!pins.empty()) config.threads = std::min(config.threads, static_cast<int32_t>(pins.size()));
   }
+  if (!pins.empty() && config.threads > static_cast<int32_t>(pins.size())) {
+    log_warning(fmt::format("--threads {}: there are {} processors to bind them to, which they share; that is slow",
+                            config.threads, pins.size()));
+  }
   return std::make_unique<ThreadPool>(config.threads, std::move(pins));
 }
 

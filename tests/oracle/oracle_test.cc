@@ -5,7 +5,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -191,6 +194,32 @@ TEST_F(OracleTest, AttentionOptionsDoNotChangeTokens) {
     config.max_num_batched_tokens = v.chunk;
     EXPECT_EQ(tokens(config), first) << v.backend << ", " << v.layout << ", " << v.strategy << ", blocks of "
                                      << v.block_size << ", chunks of " << v.chunk;
+  }
+}
+
+// In the arithmetic that quantized weights get, a row of a product must not depend on its neighbours either.
+TEST_F(OracleTest, QuantizedAnswersAloneAreThoseInRandomBatches) {
+  config_.dtype = "auto";
+  std::vector<Tokens> alone_tokens;
+  {
+    Engine engine(config_);
+    alone_tokens = alone(engine);
+  }
+  std::mt19937_64 random(9);
+  for (const int64_t chunk : {2048, 61, 16}) {
+    EngineConfig config = config_;
+    config.max_num_batched_tokens = chunk;
+    config.enable_prefix_caching = chunk != 61;
+    Engine engine(config);
+    std::vector<std::pair<size_t, std::shared_ptr<Generation>>> batch;
+    for (int i = 0; i < 10; ++i) {
+      const size_t prompt = random() % prompts().size();
+      batch.emplace_back(prompt, submit(engine, prompts()[prompt]));
+      if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(random() % 20));
+    }
+    for (const auto& [prompt, generation] : batch) {
+      EXPECT_EQ(tokens_of(*generation), alone_tokens[prompt]) << prompts()[prompt].name << ", " << chunk << " a step";
+    }
   }
 }
 
