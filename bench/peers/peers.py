@@ -89,7 +89,8 @@ class LlamaCpp:
             what += ["-d", str(measure.input)]
         runs = 1 if measure.behind_context else self.runs  # each one fills the context first
         out = run([*self.prefix, str(self.programs / "llama-bench"), *self.options, *what, "-r", str(runs), "-o", "json"])
-        return statistics.median(json.loads(out)[0]["samples_ns"]) / 1e9
+        nanoseconds: list[float] = json.loads(out)[0]["samples_ns"]
+        return statistics.median(nanoseconds) / 1e9
 
     def batch(self, measure: Measure) -> float:
         total = measure.batch * (measure.input + measure.output)
@@ -107,8 +108,8 @@ class PythonPeer:
     def __init__(self, name: str, python: str, library: str, folder: pathlib.Path, threads: int, prefix: list[str], *more: str) -> None:
         self.name = name
         script = str(pathlib.Path(__file__).with_name("python_peer.py"))
-        command = [*prefix, "env", f"OMP_NUM_THREADS={threads}", python, script, library, str(folder), "--threads", str(threads), *more]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.command = [*prefix, "env", f"OMP_NUM_THREADS={threads}", python, script, library, str(folder), "--threads", str(threads), *more]
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.version = self.answer()
         self.ask(1, 8, 2)  # warms up
 
@@ -116,7 +117,7 @@ class PythonPeer:
         assert self.process.stdout is not None
         line = self.process.stdout.readline().strip()
         if not line:
-            sys.exit(f"{self.name} has ended; run by hand: {self.process.args}")
+            sys.exit(f"{self.name} has ended; run by hand: {' '.join(self.command)}")
         return line
 
     def ask(self, batch: int, length: int, tokens: int) -> tuple[float, float]:

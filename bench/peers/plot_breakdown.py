@@ -13,7 +13,7 @@ import json
 import pathlib
 from typing import Any
 
-WIDTH, LEFT, RIGHT, TOP = 960, 190, 20, 54
+WIDTH, LEFT, RIGHT, TOP = 1000, 230, 20, 54
 ROW, BAR, BELOW = 74, 26, 20
 LEAST_SHARE = 0.012  # of a phase: smaller ops are one
 COLORS = {

@@ -26,7 +26,8 @@ def transformers(folder: str, threads: int) -> tuple[str, Generate]:
     from transformers import __version__ as version
 
     torch.set_num_threads(threads)
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.eval()
 
     class FirstToken:
         """A streamer: it gets the prompt, then each token."""
