@@ -83,4 +83,9 @@ void BatchExchange::on_disconnect(std::function<void()> callback) {
 
 void BatchExchange::post(std::function<void()> work) { thread_.post(std::move(work)); }
 
+// The engine's thread reports where there is no memory for a wake-up, and wakes again in the next step.
+std::function<void()> BatchExchange::make_waker(std::function<void()> work) {
+  return [&thread = thread_, work = std::move(work)] { thread.post(work); };
+}
+
 }  // namespace quire

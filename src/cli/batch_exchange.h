@@ -46,6 +46,7 @@ class BatchExchange final : public HttpExchange {
   void end_stream() override;
   void on_disconnect(std::function<void()> callback) override;
   void post(std::function<void()> work) override;
+  std::function<void()> make_waker(std::function<void()> work) override;
 
  private:
   HttpRequest request_;

@@ -1,9 +1,10 @@
 // quire serve: the options of the HTTP front end.
+#include "cli/serve.h"
+
 #include "base/error.h"
-#include "cli/command.h"
+#include "engine/engine.h"
 #include "engine/options.h"
 #include "server/config.h"
-#include "server/server.h"
 
 namespace quire {
 namespace {
@@ -74,7 +75,7 @@ void add_limit_options(OptionTable& table, ServerConfig& config) {
       .range(4096, kMaxBytes);
   table.add("max-connections", config.max_connections, "open connections").range(1, 1 << 20);
   table.add("header-timeout", config.header_timeout, "seconds for the headers of a request").range(0.1, kMaxSeconds);
-  table.add("body-timeout", config.body_timeout, "seconds between two pieces of a body").range(0.1, kMaxSeconds);
+  table.add("body-timeout", config.body_timeout, "seconds between two pieces of a body, and for one slower than 1 KiB/s").range(0.1, kMaxSeconds);
   table.add("keep-alive-timeout", config.keep_alive_timeout, "seconds between two requests of a connection")
       .range(0.1, kMaxSeconds);
   table.add("write-timeout", config.write_timeout, "seconds without progress of an answer").range(0.1, kMaxSeconds);
@@ -177,6 +178,10 @@ std::vector<std::string> split_at_commas(const std::vector<std::string>& lists) 
 }  // namespace
 
 int serve_command(Arguments args) {
+  return serve_command(args, [](const EngineConfig& config) { return std::make_unique<Engine>(config); });
+}
+
+int serve_command(Arguments args, const EngineMaker& make_engine) {
   EngineConfig engine;
   ServerConfig server;
   OptionTable table("quire serve", "Serve a model over HTTP, in the shape of the OpenAI API.");
@@ -200,7 +205,7 @@ int serve_command(Arguments args) {
     throw invalid_argument("--ssl-keyfile, --ssl-certfile: one needs the other", "ssl-certfile");
   }
   server.options_json = parsed.values;
-  return run_server(engine, server);
+  return run_server(engine, server, make_engine);
 }
 
 }  // namespace quire

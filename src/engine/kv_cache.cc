@@ -93,10 +93,11 @@ KvMemory allocate_host_kv(size_t bytes) {
   const size_t size = bytes + sizeof(float);
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
+    const int error = errno;  // asking for the memory that is there changes it
     throw Error(ErrorKind::kResourceExhausted,
                 fmt::format("can't reserve {} bytes for the KV cache ({}; {} bytes of memory are available); lower "
                             "--kv-cache-memory-bytes, --max-num-seqs or --max-model-len",
-                            bytes, std::strerror(errno), available_memory_bytes()),
+                            bytes, std::strerror(error), available_memory_bytes()),
                 "kv-cache-memory-bytes");
   }
   KvMemory result{{memory, [size](void* base) { munmap(base, size); }}, nullptr};

@@ -70,6 +70,7 @@ class WithHeaders : public HttpExchange {
   void end_stream() override { inner_->end_stream(); }
   void on_disconnect(std::function<void()> callback) override { inner_->on_disconnect(std::move(callback)); }
   void post(std::function<void()> work) override { inner_->post(std::move(work)); }
+  std::function<void()> make_waker(std::function<void()> work) override { return inner_->make_waker(std::move(work)); }
 
  private:
   HttpResponse add(HttpResponse response) const {

@@ -25,7 +25,7 @@ struct ServerConfig {
   int64_t max_write_buffer = 1 << 20;  // bytes a slow reader may leave unread before its stream is aborted
   int32_t max_connections = 8192;
   double header_timeout = 10;      // seconds for the whole header block of a request that has begun
-  double body_timeout = 30;        // seconds between two reads of a body
+  double body_timeout = 30;        // seconds between two reads of a body, and for all of one that comes slower than 1 KiB/s
   double keep_alive_timeout = 75;  // seconds between two requests of a connection
   double write_timeout = 30;       // seconds without progress of a write
   double shutdown_timeout = 0;     // seconds that running requests get at SIGTERM; 0 = abort them

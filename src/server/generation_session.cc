@@ -3,8 +3,8 @@
 #include <new>
 #include <utility>
 
-#include "base/log.h"
 #include "server/json_errors.h"
+#include "server/log_failure.h"
 
 namespace quire {
 
@@ -26,15 +26,19 @@ void GenerationSession::start(const std::shared_ptr<HttpExchange>& exchange, std
   }
   // The connection holds the session by this callback until the answer ends; the engine's listener does not hold it.
   exchange->on_disconnect([session] { session->cancel(); });
-  const std::weak_ptr<GenerationSession> weak = session;
-  for (const PromptState& prompt : session->prompts_) {
-    prompt.generation->set_listener([weak] {
-      const auto alive = weak.lock();
-      if (!alive || alive->scheduled_.exchange(true)) return;
-      alive->exchange_->post([weak] {
-        if (const auto still = weak.lock()) still->pump();
-      });
+  exchange->post([weak = std::weak_ptr(session)] {  // after the head of a stream
+    if (const auto alive = weak.lock()) alive->listen();
+  });
+}
+
+void GenerationSession::listen() {
+  try {
+    const std::function<void()> waker = exchange_->make_waker([weak = weak_from_this()] {
+      if (const auto alive = weak.lock()) alive->pump();
     });
+    for (const PromptState& prompt : prompts_) prompt.generation->set_listener(waker);
+  } catch (const std::bad_alloc&) {
+    give_up(ErrorKind::kUnavailable, "out of memory for this request");
   }
 }
 
@@ -86,15 +90,26 @@ void GenerationSession::cancel() {
 }
 
 void GenerationSession::pump() {
-  scheduled_ = false;  // before polling: what arrives after that queues another pump
   if (ended_) return;
   try {
     take_events();
   } catch (const std::bad_alloc&) {
-    if (!ended_) fail(Error(ErrorKind::kUnavailable, "out of memory for this request"));
+    give_up(ErrorKind::kUnavailable, "out of memory for this request");
   } catch (const std::exception& error) {
-    log_error(error.what());
-    if (!ended_) fail(Error(ErrorKind::kInternal, "internal error"));
+    log_failure("a request", error);
+    give_up(ErrorKind::kInternal, "internal error");
+  }
+}
+
+// If there is no memory even for the error, the exchange is let go, which ends it.
+void GenerationSession::give_up(ErrorKind kind, const char* message) noexcept {
+  if (ended_) return;
+  try {
+    out_.clear();
+    fail(Error(kind, message));
+  } catch (const std::exception&) {
+    ended_ = true;
+    exchange_ = nullptr;
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 // One HTTP request at work: prompts submitted, events taken on the connection's thread, text made of them, the answer
 // sent whole or in pieces. The client's going away cancels it.
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,6 +30,7 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
 
  private:
   void submit_all(std::vector<Prompt> prompts, const Submit& submit);
+  void listen();
   void cancel();
   void pump();
   void take_events();
@@ -41,15 +41,15 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
   void stream_news(PromptState& prompt, ChoiceState& choice);
   void finish();
   void fail(const Error& error);
+  void give_up(ErrorKind kind, const char* message) noexcept;
 
-  std::shared_ptr<HttpExchange> exchange_;
+  std::shared_ptr<HttpExchange> exchange_;  // null once the session can't even tell of its failure
   std::unique_ptr<AnswerFormat> format_;
   HttpHeaders headers_;
   std::shared_ptr<void> while_running_;
   std::vector<PromptState> prompts_;
   size_t open_choices_ = 0;
   bool ended_ = false;
-  std::atomic<bool> scheduled_{false};  // a pump is queued
   std::vector<GenerationEvent> events_;
   std::string out_;
 };

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "server/json_errors.h"
+#include "server/log_failure.h"
 
 namespace quire {
 namespace {
@@ -25,6 +26,7 @@ using boost::system::error_code;
 constexpr size_t kIdleRead = 4 << 10;
 constexpr size_t kBodyRead = 64 << 10;
 constexpr size_t kLingerBytes = 256 << 10;
+constexpr double kSlowestBody = 1 << 10;  // bytes a second that a body must keep up with, once its time-out is over
 constexpr int64_t kBodiesAtOnce = 16;  // all bodies at work may take this many times the largest one
 
 std::chrono::steady_clock::duration seconds(double value) {
@@ -74,19 +76,26 @@ char* InputBuffer::prepare(size_t bytes) {
 class HttpConnection::Exchange : public HttpExchange {
  public:
   Exchange(std::shared_ptr<HttpConnection> connection, HttpRequest request)
-      : connection_(std::move(connection)), request_(std::move(request)), serial_(connection_->serial_) {}
-
-  ~Exchange() override {
-    // Dropped without an answer: the client gets 500 and not a hang.
-    auto give_up = [connection = connection_, serial = serial_] {
-      if (connection->serial_ != serial || connection->answer_done_) return;
-      if (!connection->answer_begun_) {
+      : wakes_(connection->loop_.wakes),
+        connection_(std::move(connection)),
+        request_(std::move(request)),
+        serial_(connection_->serial_) {
+    give_up_ = std::make_shared<WakeList::Entry>([connection = connection_, serial = serial_] {
+      if (connection->serial_ != serial || connection->answer_done_ || connection->disconnect_fired_) return;
+      connection->or_abort([&] {
+        if (connection->answer_begun_) throw std::runtime_error("an answer was dropped");
         connection->answer(error_response(500, "InternalServerError", "the request was dropped"));
-      } else {
-        connection->abort();
-      }
-    };
-    asio::post(connection_->stream_.get_executor(), std::move(give_up));
+      });
+    });
+  }
+
+  // Dropped without an answer: the client gets 500 and not a hang.
+  ~Exchange() override {
+    try {  // after what it has posted before
+      asio::post(connection_->stream_.get_executor(), [entry = give_up_] { entry->work(); });
+    } catch (const std::exception&) {
+      wakes_->wake(give_up_);
+    }
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -123,6 +132,9 @@ class HttpConnection::Exchange : public HttpExchange {
     asio::dispatch(connection_->stream_.get_executor(), std::move(work));
   }
   void post(std::function<void()> work) override { asio::post(connection_->stream_.get_executor(), std::move(work)); }
+  std::function<void()> make_waker(std::function<void()> work) override {
+    return [list = wakes_, entry = std::make_shared<WakeList::Entry>(std::move(work))] { list->wake(entry); };
+  }
 
  private:
   bool current() const {
@@ -132,14 +144,16 @@ class HttpConnection::Exchange : public HttpExchange {
   void on_thread(Work work) {
     asio::dispatch(connection_->stream_.get_executor(),
                    [connection = connection_, serial = serial_, work = std::move(work)]() mutable {
-                     if (connection->serial_ == serial && !connection->answer_done_ && !connection->broken_)
-                       work(*connection);
+                     if (connection->serial_ != serial || connection->answer_done_ || connection->broken_) return;
+                     connection->or_abort([&] { work(*connection); });
                    });
   }
 
+  std::shared_ptr<WakeList> wakes_;  // goes last: it may hold the connection
   std::shared_ptr<HttpConnection> connection_;
   HttpRequest request_;
   uint64_t serial_;
+  std::shared_ptr<WakeList::Entry> give_up_;
 };
 
 HttpConnection::HttpConnection(std::shared_ptr<HttpServerState> state, HttpLoop& loop, HttpSocket socket,
@@ -149,8 +163,8 @@ HttpConnection::HttpConnection(std::shared_ptr<HttpServerState> state, HttpLoop&
       stream_(std::move(socket), tls),
       peer_(std::move(peer)),
       wake_(stream_.get_executor()) {
-  ++state_->connections;
   loop_.connections.insert(this);
+  ++state_->connections;
 }
 
 HttpConnection::~HttpConnection() {
@@ -174,10 +188,24 @@ void HttpConnection::drain() {
 
 void HttpConnection::abort() {
   broken_ = true;
-  fire_disconnect();
+  try {
+    fire_disconnect();
+  } catch (const std::exception& error) {  // whatever it could not cancel goes with the callback
+    log_failure("http", error);
+  }
   error_code ignored;
   stream_.socket().close(ignored);
   notify();
+}
+
+template <typename Work>
+void HttpConnection::or_abort(Work work) noexcept {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    log_failure("http", error);
+    abort();
+  }
 }
 
 void HttpConnection::notify() { wake_.cancel(); }
@@ -198,13 +226,12 @@ void HttpConnection::start_read() {
   char* const room = input_.prepare(bytes);
   stream_.read_some(asio::buffer(room, bytes), [self = shared_from_this()](error_code error, size_t count) {
     self->reading_ = false;
-    if (error) {
-      self->on_input_end(error != asio::error::eof);
-      return;
-    }
-    self->input_.commit(count);
-    self->start_read();
-    self->notify();
+    self->or_abort([&] {
+      if (error) return self->on_input_end(error != asio::error::eof);
+      self->input_.commit(count);
+      self->start_read();
+      self->notify();
+    });
   });
 }
 
@@ -230,13 +257,15 @@ void HttpConnection::start_write() {
                      [self = shared_from_this()](error_code error, size_t count) {
                        self->write_in_flight_ = false;
                        self->written_ += count;
-                       if (error) {
-                         self->broken_ = true;
-                         self->fire_disconnect();
-                       } else {
-                         self->last_progress_ = Clock::now();
-                         self->start_write();
-                       }
+                       self->or_abort([&] {
+                         if (error) {
+                           self->broken_ = true;
+                           self->fire_disconnect();
+                         } else {
+                           self->last_progress_ = Clock::now();
+                           self->start_write();
+                         }
+                       });
                        if (self->broken_ || !self->write_in_flight_) self->notify();
                      });
 }
@@ -244,6 +273,7 @@ void HttpConnection::start_write() {
 void HttpConnection::fire_disconnect() {
   if (answer_done_ || !disconnect_) return;
   disconnect_fired_ = true;
+  notify();  // serve() goes on to close
   const auto callback = std::exchange(disconnect_, nullptr);
   callback();
 }
@@ -313,7 +343,8 @@ asio::awaitable<HttpConnection::ReadResult> HttpConnection::read_body() {
   }
   body_in_progress_ = true;
   ChunkedDecoder chunks;
-  Clock::time_point deadline = Clock::now() + seconds(config.body_timeout);
+  const Clock::time_point begun = Clock::now();
+  Clock::time_point deadline = begun + seconds(config.body_timeout);
   while (true) {
     std::string_view view = input_.view();
     if (!view.empty()) {
@@ -339,7 +370,8 @@ asio::awaitable<HttpConnection::ReadResult> HttpConnection::read_body() {
         body_in_progress_ = false;
         co_return ReadResult::kRequest;
       }
-      deadline = Clock::now() + seconds(config.body_timeout);
+      deadline = std::min(Clock::now() + seconds(config.body_timeout),
+                          begun + seconds(config.body_timeout + static_cast<double>(body_.size()) / kSlowestBody));
     }
     if (broken_) co_return ReadResult::kClosed;
     if (input_end_) co_return fault(400, "connection closed within the body");
@@ -428,14 +460,18 @@ void HttpConnection::dispatch() {
   auto exchange = std::make_shared<Exchange>(shared_from_this(), std::move(request));
   auto call = [state = state_, exchange = std::move(exchange)]() mutable {
     try {
-      state->handler(exchange);
-    } catch (const Error& error) {
-      exchange->respond(error_response(error));
-    } catch (const std::bad_alloc&) {
-      exchange->respond(error_response(503, "ServiceUnavailableError", "out of memory for this request"));
-    } catch (const std::exception& error) {
-      log_error(fmt::format("request failed: {}", error.what()));
-      exchange->respond(error_response(500, "InternalServerError", "internal error"));
+      try {
+        state->handler(exchange);
+      } catch (const Error& error) {
+        exchange->respond(error_response(error));
+      } catch (const std::bad_alloc&) {
+        exchange->respond(error_response(503, "ServiceUnavailableError", "out of memory for this request"));
+      } catch (const std::exception& error) {
+        log_failure("request failed", error);
+        exchange->respond(error_response(500, "InternalServerError", "internal error"));
+      }
+    } catch (const std::exception& error) {  // an exchange without an answer gives one itself
+      log_failure("request failed", error);
     }
   };
   if (has_body) {
@@ -527,10 +563,30 @@ asio::awaitable<bool> HttpConnection::handshake() {
 
 asio::awaitable<void> HttpConnection::run() {
   const auto self = shared_from_this();
-  if (!stream_.secure() || co_await handshake()) co_await serve_requests();
-  broken_ = true;
-  error_code ignored;
-  stream_.socket().close(ignored);
+  // Also where there is no memory to wait, which ends the coroutine from outside.
+  const struct AtEnd {
+    ~AtEnd() { connection->abort(); }
+    HttpConnection* connection;
+  } close_at_end{this};
+  bool open = false, failed = false;
+  try {
+    open = !stream_.secure() || co_await handshake();
+    if (open) co_await serve_requests();
+  } catch (const std::exception& error) {
+    log_failure("http", error);
+    failed = open && !answer_begun_ && !broken_;
+  }
+  if (failed) {  // most likely memory: the least that may be said
+    try {
+      ++serial_;
+      keep_alive_ = false;
+      answer(error_response(503, "ServiceUnavailableError", "out of memory for this request"));
+      co_await flush();
+      co_await linger();
+    } catch (const std::exception& error) {
+      log_failure("http", error);
+    }
+  }
 }
 
 // What an idle connection keeps counts: there may be thousands of them.
@@ -547,6 +603,7 @@ asio::awaitable<void> HttpConnection::serve_requests() {
   while (!broken_) {
     idle_ = true;
     release_buffers();
+    answer_begun_ = false;
     ReadResult result = co_await read_head();
     if (result == ReadResult::kClosed) break;
     if (result == ReadResult::kRequest) result = co_await read_body();

@@ -17,6 +17,7 @@
 #include "server/http_head.h"
 #include "server/http_stream.h"
 #include "server/http_types.h"
+#include "server/wake_list.h"
 
 namespace quire {
 
@@ -36,6 +37,8 @@ struct HttpServerState {
 struct HttpLoop {
   std::unordered_set<HttpConnection*> connections;
   boost::asio::io_context context{1};
+  std::shared_ptr<WakeList> wakes = std::make_shared<WakeList>();
+  WakeListRunner wake_runner{context, wakes};
 };
 
 // Bytes that have arrived and were not used yet. One reader fills it while one parser takes from the front.
@@ -85,6 +88,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void notify();
   void release_buffers();
   void on_input_end(bool broken);
+  template <typename Work>
+  void or_abort(Work work) noexcept;  // for handlers: what can't go on is closed
   void dispatch();
 
   ReadResult fault(int status, const char* reason);

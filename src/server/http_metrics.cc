@@ -60,6 +60,7 @@ class MeasuredExchange final : public HttpExchange {
   }
   void on_disconnect(std::function<void()> callback) override { inner_->on_disconnect(std::move(callback)); }
   void post(std::function<void()> work) override { inner_->post(std::move(work)); }
+  std::function<void()> make_waker(std::function<void()> work) override { return inner_->make_waker(std::move(work)); }
 
  private:
   void end(int status) {

@@ -5,14 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <optional>
 #include <thread>
 
@@ -20,6 +17,8 @@
 #include "base/log.h"
 #include "server/http_connection.h"
 #include "server/http_tls.h"
+#include "server/insist.h"
+#include "server/log_failure.h"
 
 namespace quire {
 namespace {
@@ -85,13 +84,19 @@ struct HttpServer::Impl {
   uint16_t port = 0;
   bool stopped = false;
   size_t next_loop = 0;
+  std::optional<asio::steady_timer> pause;
+  bool warned = false;
 
   void bind_tcp();
   void bind_local();
   template <typename Acceptor>
   void listen(Acceptor& acceptor);
   template <typename Acceptor>
-  asio::awaitable<void> accept_loop(Acceptor& acceptor);
+  void accept_next(Acceptor& acceptor);
+  template <typename Acceptor>
+  void accept_later(Acceptor& acceptor, error_code reason);
+  template <typename Socket>
+  void take_client(HttpLoop& loop, Socket socket);
   void close_acceptors();
 };
 
@@ -140,41 +145,54 @@ void HttpServer::Impl::listen(Acceptor& acceptor) {
   error_code error;
   acceptor.listen(4096, error);
   if (error) throw cannot_listen(address, error.message());
-  asio::co_spawn(loops.front()->context, accept_loop(acceptor), asio::detached);
+  pause.emplace(loops.front()->context);
+  asio::post(loops.front()->context, [this, &acceptor] { accept_next(acceptor); });
 }
 
+// Callbacks rather than a coroutine: without memory to wait the latter would end, and with it the server.
 template <typename Acceptor>
-asio::awaitable<void> HttpServer::Impl::accept_loop(Acceptor& acceptor) {
-  asio::steady_timer pause(loops.front()->context);
-  bool warned = false;
-  while (acceptor.is_open()) {
-    HttpLoop& loop = *loops[next_loop++ % loops.size()];
-    error_code error;
-    typename Acceptor::protocol_type::socket socket(loop.context);
-    co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
-    if (error == asio::error::operation_aborted || !acceptor.is_open()) break;
-    if (error) {
-      // Out of descriptors or memory: the waiting client would make this loop spin.
-      if (!warned && error != asio::error::connection_aborted) log_warning(fmt::format("accept: {}", error.message()));
-      warned = true;
-      if (error != asio::error::connection_aborted) {
-        pause.expires_after(std::chrono::milliseconds(100));
-        co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+void HttpServer::Impl::accept_next(Acceptor& acceptor) {
+  using Socket = typename Acceptor::protocol_type::socket;
+  HttpLoop& loop = *loops[next_loop++ % loops.size()];
+  insist([&] {
+    acceptor.async_accept(loop.context, [this, &acceptor, &loop](error_code error, Socket socket) {
+      if (error == asio::error::operation_aborted || !acceptor.is_open()) return;
+      if (error && error != asio::error::connection_aborted) return accept_later(acceptor, error);
+      warned = false;
+      try {
+        if (!error) take_client(loop, std::move(socket));
+      } catch (const std::exception& failed) {  // no memory for this one
+        log_failure("accept", failed);
       }
-      continue;
-    }
-    warned = false;
-    if (state->connections.load() >= state->config.max_connections) {
-      if (!tls) refuse(socket.native_handle());
-      continue;
-    }
-    set_options(socket);
-    std::string peer = peer_name(socket);
-    asio::post(loop.context, [state = state, &loop, socket = std::move(socket), peer = std::move(peer),
-                              settings = tls ? tls->settings() : TlsSettings()]() mutable {
-      std::make_shared<HttpConnection>(state, loop, HttpSocket(std::move(socket)), settings, std::move(peer))->start();
+      accept_next(acceptor);
     });
+  });
+}
+
+// Out of descriptors or memory: the waiting client would make this loop spin.
+template <typename Acceptor>
+void HttpServer::Impl::accept_later(Acceptor& acceptor, error_code reason) {
+  if (!std::exchange(warned, true)) log_failure("accept", boost::system::system_error(reason));
+  insist([&] {
+    pause->expires_after(std::chrono::milliseconds(100));
+    pause->async_wait([this, &acceptor](error_code) {
+      if (acceptor.is_open()) accept_next(acceptor);
+    });
+  });
+}
+
+template <typename Socket>
+void HttpServer::Impl::take_client(HttpLoop& loop, Socket socket) {
+  if (state->connections.load() >= state->config.max_connections) {
+    if (!tls) refuse(socket.native_handle());
+    return;
   }
+  set_options(socket);
+  std::string peer = peer_name(socket);
+  asio::post(loop.context, [state = state, &loop, socket = std::move(socket), peer = std::move(peer),
+                            settings = tls ? tls->settings() : TlsSettings()]() mutable {
+    std::make_shared<HttpConnection>(state, loop, HttpSocket(std::move(socket)), settings, std::move(peer))->start();
+  });
 }
 
 void HttpServer::Impl::close_acceptors() {
@@ -206,13 +224,14 @@ void HttpServer::start() {
   if (impl_->local_acceptor) impl_->listen(*impl_->local_acceptor);
   for (const auto& loop : impl_->loops) {
     impl_->guards.push_back(asio::make_work_guard(loop->context));
+    loop->wake_runner.start();
     impl_->threads.emplace_back([&context = loop->context] {
       while (true) {
         try {
           context.run();
           return;
         } catch (const std::exception& error) {  // one connection's trouble must not end the others
-          log_error(fmt::format("http: {}", error.what()));
+          log_failure("http", error);
         }
       }
     });

@@ -138,6 +138,11 @@ void check_config(const ServerConfig& config) {
 }  // namespace
 
 int run_server(const EngineConfig& engine_config, ServerConfig config) {
+  return run_server(engine_config, std::move(config),
+                    [](const EngineConfig& c) { return std::make_unique<Engine>(c); });
+}
+
+int run_server(const EngineConfig& engine_config, ServerConfig config, const EngineMaker& make_engine) {
   check_config(config);
   fit_connections_to_descriptors(config);
   StopSignals signals;  // before any thread is made
@@ -151,7 +156,8 @@ int run_server(const EngineConfig& engine_config, ServerConfig config) {
     log_error(error.what());
     return 1;
   }
-  Engine engine(engine_config);
+  const std::unique_ptr<Engine> made = make_engine(engine_config);
+  Engine& engine = *made;
   Api api(engine, config);
   router = std::make_unique<Router>(config, api_routes(api), &api.http_metrics);
   log_info(fmt::format("Starting quire server on {}", http->address()));

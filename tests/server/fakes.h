@@ -65,6 +65,7 @@ class FakeExchange : public HttpExchange {
   }
   void on_disconnect(std::function<void()> callback) override { disconnect = std::move(callback); }
   void post(std::function<void()> work) override { work(); }
+  std::function<void()> make_waker(std::function<void()> work) override { return work; }
 
   HttpRequest request_;
   HttpResponse whole;

@@ -35,6 +35,7 @@ class RawClient {
   void close() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
+  void finish_sending() { ::shutdown(fd_, SHUT_WR); }
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
