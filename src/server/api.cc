@@ -258,7 +258,8 @@ std::string take_json_body(HttpExchange& exchange) {
 }
 
 void handle_tokenize(Api& api, HttpExchange& exchange) {
-  const Json body = parse_json_object(take_json_body(exchange));
+  const JsonPointer json = keep_json(parse_json_object(take_json_body(exchange)));
+  const Json& body = *json;
   const FieldReader fields(body);
   api.check_model(fields.string("model").value_or(""));
   std::vector<int32_t> ids;
@@ -285,7 +286,8 @@ void handle_tokenize(Api& api, HttpExchange& exchange) {
 }
 
 void handle_detokenize(Api& api, HttpExchange& exchange) {
-  const Json body = parse_json_object(take_json_body(exchange));
+  const JsonPointer json = keep_json(parse_json_object(take_json_body(exchange)));
+  const Json& body = *json;
   const FieldReader fields(body);
   api.check_model(fields.string("model").value_or(""));
   if (fields.find("tokens") == nullptr) throw validation_error("tokens: field required", "tokens");

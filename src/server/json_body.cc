@@ -36,7 +36,27 @@ std::optional<int64_t> as_integer(const Json& value) {
   return std::nullopt;
 }
 
+// No deeper than kMaxDepth.
+void take_apart(Json& value) noexcept {
+  if (value.is_array()) {
+    auto& items = value.get_ref<Json::array_t&>();
+    for (Json& item : items) take_apart(item);
+    items.clear();
+  } else if (value.is_object()) {
+    auto& members = value.get_ref<Json::object_t&>();
+    for (auto& [key, member] : members) take_apart(member);
+    members.clear();
+  }
+}
+
 }  // namespace
+
+void JsonDeleter::operator()(Json* value) const noexcept {
+  take_apart(*value);
+  delete value;
+}
+
+JsonPointer keep_json(Json&& value) { return std::make_unique<Json>(std::move(value)); }
 
 Json parse_json_object(std::string_view text) {
   std::vector<uint64_t> keys;

@@ -1,6 +1,7 @@
 #pragma once
 // JSON as requests bring it: parsed within limits, read field by field with errors that name the field.
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -12,6 +13,16 @@ namespace quire {
 // The object in `text`. Throws ApiError (400): not JSON, not UTF-8, lone surrogates, not an object, deeper than 64, or
 // objects so wide that looking up their keys would take longer than reading them.
 nlohmann::ordered_json parse_json_object(std::string_view text);
+
+// The library's destructor allocates, and ends the process where there is no memory. Values that came in a request are
+// taken apart first.
+struct JsonDeleter {
+  JsonDeleter() = default;
+  JsonDeleter(std::default_delete<nlohmann::ordered_json>) {}  // NOLINT(google-explicit-constructor): from make_unique
+  void operator()(nlohmann::ordered_json* value) const noexcept;
+};
+using JsonPointer = std::unique_ptr<nlohmann::ordered_json, JsonDeleter>;
+JsonPointer keep_json(nlohmann::ordered_json&& value);
 
 // Typed access to one object. A field that is absent or null is nullopt or empty; one of another type throws ApiError
 // (400) with the field as param.

@@ -84,7 +84,8 @@ void ChatAnswer::delta(std::string& out, const PromptState&, ChoiceState& choice
 void handle_chat(Api& api, const std::shared_ptr<HttpExchange>& exchange) {
   ChatFields fields = [&] {
     const std::string body = take_json_body(*exchange);
-    return read_chat_fields(parse_json_object(body), api.engine.generation_config(), api.config);
+    const JsonPointer json = keep_json(parse_json_object(body));
+    return read_chat_fields(*json, api.engine.generation_config(), api.config);
   }();
   api.check_model(fields.model);
   std::vector<GenerationSession::Prompt> prompts(1);

@@ -118,7 +118,8 @@ void CompletionAnswer::delta(std::string& out, const PromptState& prompt, Choice
 void handle_completion(Api& api, const std::shared_ptr<HttpExchange>& exchange) {
   CompletionFields fields = [&] {
     const std::string body = take_json_body(*exchange);
-    return read_completion_fields(parse_json_object(body), api.engine.generation_config(), api.config);
+    const JsonPointer json = keep_json(parse_json_object(body));
+    return read_completion_fields(*json, api.engine.generation_config(), api.config);
   }();
   api.check_model(fields.model);
   const Tokenizer& tokenizer = api.engine.tokenizer();

@@ -44,10 +44,10 @@ struct CompletionFields : GenerationFields {
 };
 
 struct ChatFields : GenerationFields {
-  std::unique_ptr<nlohmann::ordered_json> messages;         // content is a string or a list of text parts
-  std::unique_ptr<nlohmann::ordered_json> tools;            // null if none
-  std::unique_ptr<nlohmann::ordered_json> template_values;  // object: kwargs, documents
-  std::string chat_template;                                // empty = the model's
+  JsonPointer messages;         // content is a string or a list of text parts
+  JsonPointer tools;            // null if none
+  JsonPointer template_values;  // object: kwargs, documents
+  std::string chat_template;    // empty = the model's
   bool add_generation_prompt = true, continue_final_message = false;
 
   ChatFields();
