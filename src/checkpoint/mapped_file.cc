@@ -6,7 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -33,6 +36,58 @@ struct Descriptor {
   int fd;
 };
 
+// Where a file is cut while it is mapped, reading what is gone raises SIGBUS. There is nothing to read instead, so the
+// process ends, but with a line that names the file. The table is the one thing that a signal handler can reach.
+struct MappedRegion {
+  std::atomic<bool> taken{false};
+  std::atomic<const std::byte*> begin{nullptr};
+  std::atomic<size_t> size{0};
+  std::atomic<const char*> path{nullptr};
+};
+std::array<MappedRegion, 1024> mapped_regions;  // a file that finds no room here is not named
+
+void say(const char* text) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
+}
+
+void on_bus_error(int, siginfo_t* info, void*) {
+  const auto* address = static_cast<const std::byte*>(info->si_addr);
+  for (const MappedRegion& region : mapped_regions) {
+    const std::byte* const begin = region.begin.load();
+    if (begin == nullptr || address < begin || address >= begin + region.size.load()) continue;
+    say("quire: error: ");
+    say(region.path.load());
+    say(" was cut while it was being read\n");
+    _exit(1);
+  }
+  std::signal(SIGBUS, SIG_DFL);  // not ours: it comes again, and ends the process as it would have
+}
+
+void note_mapping(const std::byte* begin, size_t size, const char* path) {
+  static const bool installed = [] {
+    struct sigaction action {};
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO;
+    return sigaction(SIGBUS, &action, nullptr) == 0;
+  }();
+  if (!installed) return;
+  for (MappedRegion& region : mapped_regions) {
+    if (region.taken.exchange(true)) continue;
+    region.size = size;
+    region.path = path;
+    region.begin = begin;
+    return;
+  }
+}
+
+void forget_mapping(const std::byte* begin) {
+  for (MappedRegion& region : mapped_regions) {
+    if (region.begin.load() != begin) continue;
+    region.begin = nullptr;
+    region.taken = false;
+  }
+}
+
 }  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
@@ -43,11 +98,14 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   if (data == MAP_FAILED)
     throw Error(ErrorKind::kResourceExhausted, fmt::format("can't map {}: {}", path_, std::strerror(errno)), "model");
   data_ = static_cast<const std::byte*>(data);
+  note_mapping(data_, size_, path_.c_str());
   madvise(data, size_, MADV_WILLNEED);
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  forget_mapping(data_);
+  munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void MappedFile::drop_pages(const std::byte* begin, size_t size) const {

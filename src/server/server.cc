@@ -57,10 +57,14 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // Blocks until the first signal and returns it.
+  // From now on the first signal is kept for wait().
+  void expect() {
+    const std::lock_guard lock(mutex_);
+    state_ = State::kWaiting;
+  }
+  // After expect(): blocks until the first signal and returns it.
   int wait() {
     std::unique_lock lock(mutex_);
-    state_ = State::kWaiting;
     came_.wait(lock, [this] { return signal_ != 0; });
     return signal_;
   }
@@ -167,6 +171,7 @@ int run_server(const EngineConfig& engine_config, ServerConfig config, const Eng
     for (const std::string& method : route.methods) methods += (methods.empty() ? "" : ", ") + method;
     log_info(fmt::format("Route: {}, Methods: {}", route.path, methods));
   }
+  signals.expect();  // whoever sees the server answer may stop it
   try {
     http->start();
   } catch (const Error& error) {
