@@ -45,11 +45,14 @@ double cosine(const Vector& a, const Vector& b) {
   return ab / std::sqrt(aa * bb);
 }
 
+constexpr size_t kNewTokens = 3;
+
 struct Item {
   std::string name;
   std::vector<int32_t> ids;
   Pooling pooling;
   Vector expected;
+  std::vector<int32_t> next;  // greedy tokens after ids; empty where ids are a part of the prompt only
 };
 
 const std::vector<Item>& items() {
@@ -63,9 +66,11 @@ const std::vector<Item>& items() {
     for (const nlohmann::json& state : states["items"]) {
       const nlohmann::json& prompt = prompts["items"][state["prompt"].get<size_t>()];
       auto ids = prompt["prompt_ids"].get<std::vector<int32_t>>();
+      auto next = prompt["generated_ids"].get<std::vector<int32_t>>();
+      next.resize(ids.size() == state["tokens"] ? kNewTokens : 0);
       ids.resize(state["tokens"]);
-      list.push_back({prompt["name"], ids, Pooling::kLast, decode(state["last"])});
-      list.push_back({prompt["name"], ids, Pooling::kMean, decode(state["mean"])});
+      list.push_back({prompt["name"], ids, Pooling::kLast, decode(state["last"]), next});
+      list.push_back({prompt["name"], ids, Pooling::kMean, decode(state["mean"]), next});
     }
     return list;
   }();
@@ -101,12 +106,32 @@ class EmbeddingTest : public testing::Test {
     EXPECT_EQ(events.size(), 1u);
     return {generation.embedding().begin(), generation.embedding().end()};
   }
+  // In the same steps as requests for text, whose rows of logits come first.
   static std::vector<Vector> together(Engine& engine) {
-    std::vector<std::shared_ptr<Generation>> generations;
-    for (const Item& item : items()) generations.push_back(submit(engine, item));
+    std::vector<std::shared_ptr<Generation>> texts, generations;
+    for (const Item& item : items()) {
+      GenerateRequest text;
+      text.prompt_ids = item.ids;
+      text.params.temperature = 0;
+      text.params.max_tokens = static_cast<int64_t>(kNewTokens);
+      texts.push_back(engine.submit(std::move(text)));
+      generations.push_back(submit(engine, item));
+    }
     std::vector<Vector> all;
     for (const auto& generation : generations) all.push_back(embedding_of(*generation));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (items()[i].next.empty()) continue;
+      EXPECT_EQ(tokens_of(*texts[i]), items()[i].next) << items()[i].name;
+    }
     return all;
+  }
+  static std::vector<int32_t> tokens_of(Generation& generation) {
+    std::vector<GenerationEvent> events;
+    while (generation.wait(events, std::chrono::milliseconds(60000))) {
+    }
+    std::vector<int32_t> tokens;
+    for (const GenerationEvent& event : events) tokens.push_back(event.token);
+    return tokens;
   }
   // Bit for bit where the order of arithmetic is fixed.
   void expect_same(const std::vector<Vector>& a, const std::vector<Vector>& b, const char* what) const {
