@@ -75,7 +75,9 @@ void add_limit_options(OptionTable& table, ServerConfig& config) {
       .range(4096, kMaxBytes);
   table.add("max-connections", config.max_connections, "open connections").range(1, 1 << 20);
   table.add("header-timeout", config.header_timeout, "seconds for the headers of a request").range(0.1, kMaxSeconds);
-  table.add("body-timeout", config.body_timeout, "seconds between two pieces of a body, and for one slower than 1 KiB/s").range(0.1, kMaxSeconds);
+  table
+      .add("body-timeout", config.body_timeout, "seconds between two pieces of a body, and for one slower than 1 KiB/s")
+      .range(0.1, kMaxSeconds);
   table.add("keep-alive-timeout", config.keep_alive_timeout, "seconds between two requests of a connection")
       .range(0.1, kMaxSeconds);
   table.add("write-timeout", config.write_timeout, "seconds without progress of an answer").range(0.1, kMaxSeconds);
