@@ -100,7 +100,8 @@ CgroupLimits read_cgroup_limits(const std::string& root) {
     // Mounted under the names of all its controllers, with links from each.
     if (has_word(controllers, "cpu")) {
       read_upwards(mounts + "/cpu", path, limits, read_version_1_cpu);
-      read_upwards(mounts + "/" + controllers, path, limits, read_version_1_cpu);
+      const std::string folder = mounts + "/";
+      read_upwards(folder + controllers, path, limits, read_version_1_cpu);
     }
     if (has_word(controllers, "memory")) read_upwards(mounts + "/memory", path, limits, read_version_1_memory);
   }

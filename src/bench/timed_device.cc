@@ -23,7 +23,8 @@ SeenKeys seen_keys(const AttentionBatch& batch, int32_t window) {
     const int64_t most = window > 0 ? window : length;
     // Query i sees min(context + i + 1, most) keys.
     const int64_t growing = std::clamp<int64_t>(most - context, 0, queries);
-    seen.pairs += static_cast<double>(growing * context + growing * (growing + 1) / 2 + (queries - growing) * most);
+    const int64_t pairs = growing * context + growing * (growing + 1) / 2 + (queries - growing) * most;
+    seen.pairs += static_cast<double>(pairs);
     seen.read += static_cast<double>(std::min(length, most + queries - 1));
   }
   return seen;
