@@ -118,7 +118,7 @@ TEST_F(AttentionOptionsTest, Refusals) {
   EXPECT_NE(error({"--batch", "1", "--kv-heads", "2"}).find("9 query heads can't share 2 KV heads"), std::string::npos);
   options_ = {};
   EXPECT_EQ(error({"--batch", "1", "--output-json", "/nonexistent/x.json"}),
-            "--output-json /nonexistent/x.json: cannot be written");
+            "--output-json /nonexistent/x.json: cannot be written (No such file or directory)");
 }
 
 // The rows that bench/gpu compares with other programs' figures.

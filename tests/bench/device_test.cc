@@ -203,7 +203,7 @@ TEST(DeviceOptions, FileIsOpenedBeforeTheMeasurement) {
     run_device_benchmark(options);
     FAIL() << "no error";
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "--output-json /nonexistent/x.json: cannot be written");
+    EXPECT_STREQ(e.what(), "--output-json /nonexistent/x.json: cannot be written (No such file or directory)");
   }
 }
 

@@ -117,7 +117,7 @@ TEST_F(LatencyOptionsTest, FoundBeforeTheModelIsLoaded) {
       error({"--model", "/nonexistent.gguf", "--input-len", "250", "--output-len", "16", "--max-model-len", "256"}),
       "--input-len 250 + --output-len 16 = 266 tokens: the model's limit (--max-model-len) is 256");
   EXPECT_EQ(error({"--model", "/nonexistent.gguf", "--input-len", "1", "--output-json", "/nonexistent/x.json"}),
-            "--output-json /nonexistent/x.json: cannot be written");
+            "--output-json /nonexistent/x.json: cannot be written (No such file or directory)");
 }
 
 TEST_F(LatencyOptionsTest, NoEmptyResultFileAfterAFailure) {
