@@ -219,6 +219,11 @@ TEST(Jinja, BombsEndInAnError) {
   RecordProperty("slowest", std::to_string(slowest) + " s");
 }
 
+TEST(Jinja, RareFormats) {
+  EXPECT_EQ(render("{{ '%-3.0c|' % 65 }}{{ '%.0c' % 'b' }}"), "A  |b");
+  EXPECT_EQ(render("{{ '{:#_.0G}'.format(0.0) }} {{ '{:#.3g}'.format(0.0) }}"), "0. 0.00");
+}
+
 TEST(Jinja, DeepInputIsRefused) {
   Json deep = 1;
   for (int i = 0; i < 100; ++i) deep = Json::array({deep});

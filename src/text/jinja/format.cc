@@ -164,8 +164,11 @@ void append_float(std::string& out, double value, const Spec& spec) {
   const int precision = spec.precision < 0 ? 6 : static_cast<int>(spec.precision);
   const std::string sign = sign_text(std::signbit(value) && !std::isnan(value), spec);
   std::string text;
+  const bool is_general = spec.type == 'g' || spec.type == 'G' || spec.type == 'n';
   if (!std::isfinite(value)) {
     text = std::isnan(value) ? "nan" : "inf";
+  } else if (is_general && spec.alternate && magnitude == 0) {
+    text = "0." + std::string(static_cast<size_t>(std::max(precision, 1)) - 1, '0');  // fmt writes a digit more
   } else {
     const auto with_type = [&](char type, double number, int digits) {
       return fmt::format(fmt::runtime(fmt::format("{{:{}.{}{}}}", spec.alternate ? "#" : "", digits, type)), number);
@@ -334,6 +337,7 @@ class PercentFormatter {
         return append_text(out, text, spec, '>');
       }
       case 'c':
+        spec.precision = -1;
         if (value.is_integer()) return append_text(out, character_of(value), spec, '>');
         if (!value.is_string() || count_characters(value.text()) != 1) fail("%c requires int or char");
         return append_text(out, value.text(), spec, '>');
