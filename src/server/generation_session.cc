@@ -103,7 +103,6 @@ void GenerationSession::pump() {
 
 // If there is no memory even for the error, the exchange is let go, which ends it.
 void GenerationSession::give_up(ErrorKind kind, const char* message) noexcept {
-  if (ended_) return;
   try {
     out_.clear();
     fail(Error(kind, message));
