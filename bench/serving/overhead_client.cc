@@ -40,7 +40,7 @@ int64_t now_ns() { return Clock::now().time_since_epoch() / std::chrono::nanosec
 
 struct Client {
   int socket = -1;
-  std::string line;  // the beginning of one that is still to end
+  std::string line;                 // the beginning of one that is still to end
   size_t position = 0, events = 0;  // of the present request
   int64_t sent = 0, last = 0;
 };
@@ -184,9 +184,8 @@ class Load {
     std::printf(
         "{\"clients\": %zu, \"seconds\": %.2f, \"requests\": %zu, \"events_per_s\": %.0f, \"tokens_per_s\": %.0f, "
         "\"reads\": %zu, \"ttft_ms_p50\": %.2f, \"ttft_ms_p99\": %.2f, \"itl_ms_p50\": %.2f, \"itl_ms_p99\": %.2f",
-        clients_.size(), seconds, finished_, static_cast<double>(events_) / seconds,
-        tokens() / seconds, reads_, percentile(first_, 0.5), percentile(first_, 0.99),
-        percentile(between_, 0.5), percentile(between_, 0.99));
+        clients_.size(), seconds, finished_, static_cast<double>(events_) / seconds, tokens() / seconds, reads_,
+        percentile(first_, 0.5), percentile(first_, 0.99), percentile(between_, 0.5), percentile(between_, 0.99));
     if (handover_ != nullptr) {
       std::printf(", \"handover_ms_p50\": %.3f, \"handover_ms_p99\": %.3f, \"handover_ms_max\": %.3f",
                   percentile(late_, 0.5), percentile(late_, 0.99), percentile(late_, 1));

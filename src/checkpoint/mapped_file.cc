@@ -46,9 +46,7 @@ struct MappedRegion {
 };
 std::array<MappedRegion, 1024> mapped_regions;  // a file that finds no room here is not named
 
-void say(const char* text) {
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
-}
+void say(const char* text) { [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text)); }
 
 void on_bus_error(int, siginfo_t* info, void*) {
   const auto* address = static_cast<const std::byte*>(info->si_addr);

@@ -27,7 +27,7 @@ constexpr size_t kIdleRead = 4 << 10;
 constexpr size_t kBodyRead = 64 << 10;
 constexpr size_t kLingerBytes = 256 << 10;
 constexpr double kSlowestBody = 1 << 10;  // bytes a second that a body must keep up with, once its time-out is over
-constexpr int64_t kBodiesAtOnce = 16;  // all bodies at work may take this many times the largest one
+constexpr int64_t kBodiesAtOnce = 16;     // all bodies at work may take this many times the largest one
 
 std::chrono::steady_clock::duration seconds(double value) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(value));

@@ -1,5 +1,6 @@
 // To be preloaded: malloc and its kin fail once, at the k-th call after a controller has asked for it. The controller
-// writes k into the file that QUIRE_FAILING_ALLOCATOR names (int64: calls still to go, 0 = off; int64: failures so far).
+// writes k into the file that QUIRE_FAILING_ALLOCATOR names (int64: calls still to go, 0 = off; int64: failures so
+// far).
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>

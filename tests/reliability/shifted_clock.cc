@@ -1,5 +1,5 @@
-// To be preloaded: the wall clock is off by as many seconds as the file that QUIRE_SHIFTED_CLOCK names says (int64). The
-// monotonic clocks are left alone.
+// To be preloaded: the wall clock is off by as many seconds as the file that QUIRE_SHIFTED_CLOCK names says (int64).
+// The monotonic clocks are left alone.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
