@@ -427,6 +427,8 @@ void HttpConnection::write_stream(std::string_view bytes) {
     return;
   }
   if (head_.version_minor == 1) {
+    constexpr size_t kFraming = 32;
+    out_.reserve(out_.size() + bytes.size() + kFraming);  // all of a chunk or nothing
     fmt::format_to(std::back_inserter(out_), "{:x}\r\n", bytes.size());
     out_ += bytes;
     out_ += "\r\n";
