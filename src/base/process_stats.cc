@@ -1,14 +1,13 @@
 #include "base/process_stats.h"
 
+#include <dirent.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
 #include <string>
-#include <system_error>
 
 namespace quire {
 namespace {
@@ -22,6 +21,16 @@ std::optional<double> boot_time() {
     file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
   return std::nullopt;
+}
+
+// Not by std::filesystem, whose iterators end the process where there is no memory for them.
+std::optional<int64_t> count_open_files() {
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return std::nullopt;
+  int64_t files = 0;
+  while (const dirent* entry = readdir(folder)) files += entry->d_name[0] == '.' ? 0 : 1;
+  closedir(folder);
+  return files - 1;  // without the one that lists them
 }
 
 }  // namespace
@@ -49,12 +58,9 @@ std::optional<ProcessStats> read_process_stats() {
   stats.cpu_seconds = ticks / hertz;
   stats.start_time = *booted + start / hertz;
 
-  std::error_code error;
-  for (std::filesystem::directory_iterator at("/proc/self/fd", error), end; !error && at != end; at.increment(error)) {
-    ++stats.open_files;
-  }
-  if (error) return std::nullopt;
-  --stats.open_files;  // the one that lists them
+  const std::optional<int64_t> open_files = count_open_files();
+  if (!open_files) return std::nullopt;
+  stats.open_files = *open_files;
   rlimit limit{};
   const bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   stats.max_files = known ? static_cast<int64_t>(limit.rlim_cur) : -1;

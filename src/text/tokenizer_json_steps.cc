@@ -176,10 +176,10 @@ void add_byte_level(const Json& step, PreTokenizer& pre_tokenizer) {
 }
 
 int32_t checked_id(const Json& id, std::string_view name) {
-  const auto value = id.get<int64_t>();
+  const auto value = id.is_number_integer() ? id.get<int64_t>() : -1;
   if (value < 0 || value > Vocabulary::kMaxId) {
-    throw invalid_argument(fmt::format("tokenizer.json: post_processor: id {} of {} is not within 0 to {}", value,
-                                       quote(name), Vocabulary::kMaxId),
+    throw invalid_argument(fmt::format("tokenizer.json: post_processor: id {} of {} is not an integer within 0 to {}",
+                                       id.dump().substr(0, 40), quote(name), Vocabulary::kMaxId),
                            "post_processor");
   }
   return static_cast<int32_t>(value);

@@ -299,6 +299,21 @@ TEST(TokenizerProperty, UnigramErrors) {
   EXPECT_THROW(tokenizer_from_json(no_unknown.dump(), "")->encode("\U0001F600", false), Error);
 }
 
+TEST(TokenizerProperty, IdsOfTemplatesAreIntegersInRange) {
+  json source = read_json_data("tokenizer_small.json");
+  const auto with = [&](const json& id) {
+    source["post_processor"] = {{"type", "TemplateProcessing"},
+                                {"single", {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}}},
+                                {"pair", json::array()},
+                                {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {id}}, {"tokens", {"<s>"}}}}}}};
+    return message_of(source);
+  };
+  EXPECT_EQ(with(3), "(loaded)");
+  for (const json& id : {json(1e200), json(2.5), json("3"), json(-1), json(uint64_t{1} << 63)}) {
+    EXPECT_NE(with(id).find("is not an integer within 0 to"), std::string::npos) << id;
+  }
+}
+
 TEST(TokenizerProperty, NoMergesAtAll) {
   json source = read_json_data("tokenizer_small.json");
   source["model"]["merges"] = json::array();

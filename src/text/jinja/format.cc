@@ -136,12 +136,8 @@ std::string ascii_repr(const Value& value) {
     const char32_t code = next_character(p, text.data() + text.size());
     if (code < 0x80) {
       out += static_cast<char>(code);
-    } else if (code < 0x100) {
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint32_t>(code));
-    } else if (code < 0x10000) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<uint32_t>(code));
     } else {
-      fmt::format_to(std::back_inserter(out), "\\U{:08x}", static_cast<uint32_t>(code));
+      append_escape(out, code);
     }
     check_size(out);
   }

@@ -290,6 +290,13 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
   return out;
 }
 
+void append_escape(std::string& out, char32_t code) {
+  const int digits = code < 0x100 ? 2 : code < 0x10000 ? 4 : 8;
+  out += '\\';
+  out += digits == 2 ? 'x' : digits == 4 ? 'u' : 'U';
+  for (int i = digits - 1; i >= 0; --i) out += "0123456789abcdef"[code >> 4 * i & 15];
+}
+
 void append_quoted(std::string& out, std::string_view text) {
   const bool has_single = text.find('\'') != std::string_view::npos;
   const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
@@ -313,12 +320,8 @@ void append_quoted(std::string& out, std::string_view text) {
       out += static_cast<char>(code);
     } else if (code >= 0x80 && is_printable(code)) {
       out.append(start, p);
-    } else if (code < 0x100) {
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint32_t>(code));
-    } else if (code < 0x10000) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<uint32_t>(code));
     } else {
-      fmt::format_to(std::back_inserter(out), "\\U{:08x}", static_cast<uint32_t>(code));
+      append_escape(out, code);
     }
   }
   out += quote;

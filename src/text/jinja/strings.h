@@ -52,6 +52,8 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
 std::vector<std::string_view> split_from_right(std::string_view text, std::string_view separator, int64_t limit);
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
 
+// Appends \xNN, \uNNNN or \UNNNNNNNN, whichever holds the code point.
+void append_escape(std::string& out, char32_t code);
 // Appends as repr() prints it.
 void append_quoted(std::string& out, std::string_view text);
 
