@@ -34,6 +34,15 @@ std::optional<double> number_in(const std::string& path) {
   return words.empty() ? std::nullopt : number(words[0]);
 }
 
+// The number behind `key` in a file of lines "key number".
+std::optional<double> number_of(const std::string& path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string word, value; file >> word >> value;) {
+    if (word == key) return number(value);
+  }
+  return std::nullopt;
+}
+
 template <class T>
 void lower(std::optional<T>& limit, T other) {
   limit = limit ? std::min(*limit, other) : other;
@@ -43,16 +52,21 @@ void limit_cpus(CgroupLimits& limits, std::optional<double> quota, std::optional
   if (quota && period) lower(limits.cpus, *quota / *period);
 }
 
-void limit_memory(CgroupLimits& limits, std::optional<double> limit, std::optional<double> used) {
+// cached: bytes of `used` that hold files which nobody uses now, such as a model's that was read before; the kernel
+// takes them where memory is wanted.
+void limit_memory(CgroupLimits& limits, std::optional<double> limit, std::optional<double> used,
+                  std::optional<double> cached) {
   constexpr double kNoLimit = 9e18;  // version 1 writes the largest multiple of a page
   if (!limit || *limit >= kNoLimit) return;
-  lower(limits.memory_bytes, static_cast<int64_t>(std::max(0.0, *limit - used.value_or(0))));
+  const double held = std::max(0.0, used.value_or(0) - cached.value_or(0));
+  lower(limits.memory_bytes, static_cast<int64_t>(std::max(0.0, *limit - held)));
 }
 
 void read_version_2(const std::string& folder, CgroupLimits& limits) {
   const std::vector<std::string> cpu = words_of(folder + "/cpu.max");
   if (cpu.size() == 2) limit_cpus(limits, number(cpu[0]), number(cpu[1]));
-  limit_memory(limits, number_in(folder + "/memory.max"), number_in(folder + "/memory.current"));
+  limit_memory(limits, number_in(folder + "/memory.max"), number_in(folder + "/memory.current"),
+               number_of(folder + "/memory.stat", "inactive_file"));
 }
 
 void read_version_1_cpu(const std::string& folder, CgroupLimits& limits) {
@@ -60,7 +74,8 @@ void read_version_1_cpu(const std::string& folder, CgroupLimits& limits) {
 }
 
 void read_version_1_memory(const std::string& folder, CgroupLimits& limits) {
-  limit_memory(limits, number_in(folder + "/memory.limit_in_bytes"), number_in(folder + "/memory.usage_in_bytes"));
+  limit_memory(limits, number_in(folder + "/memory.limit_in_bytes"), number_in(folder + "/memory.usage_in_bytes"),
+               number_of(folder + "/memory.stat", "total_inactive_file"));
 }
 
 // `read` for the group and all above it. A container sees its own group where the hierarchy is mounted, whatever the

@@ -59,7 +59,8 @@ void append_header(std::string& out, std::string_view name, std::string_view val
 char* InputBuffer::prepare(size_t bytes) {
   if (begin_ == end_) {
     begin_ = end_ = 0;
-    if (data_.size() > kIdleRead && bytes <= kIdleRead) data_ = {};  // an idle connection keeps no large buffer
+    // An idle connection keeps no large buffer. (= {} would keep it.)
+    if (data_.size() > kIdleRead && bytes <= kIdleRead) data_ = std::vector<char>();
   }
   if (data_.size() - end_ < bytes && begin_ > 0) {
     std::copy(data_.begin() + static_cast<std::ptrdiff_t>(begin_), data_.begin() + static_cast<std::ptrdiff_t>(end_),
@@ -249,7 +250,7 @@ void HttpConnection::start_write() {
     writing_.clear();
     written_ = 0;
     std::swap(out_, writing_);
-    if (out_.capacity() > kBodyRead) out_ = {};
+    if (out_.capacity() > kBodyRead) out_ = std::string();
     last_progress_ = Clock::now();
   }
   write_in_flight_ = true;
@@ -331,7 +332,7 @@ asio::awaitable<HttpConnection::ReadResult> HttpConnection::read_head() {
   }
 }
 
-asio::awaitable<HttpConnection::ReadResult> HttpConnection::read_body() {
+asio::awaitable<HttpConnection::ReadResult> HttpConnection::read_body(BodyCount& count) {
   const ServerConfig& config = state_->config;
   const auto most = static_cast<uint64_t>(std::max<int64_t>(config.max_body_size, 0));
   body_.clear();
@@ -350,10 +351,9 @@ asio::awaitable<HttpConnection::ReadResult> HttpConnection::read_body() {
     if (!view.empty()) {
       const size_t before = view.size();
       const size_t body_before = body_.size();
-      bool done = false;
+      bool framed = true, done = false;
       if (head_.chunked) {
-        if (!chunks.feed(view, body_)) co_return fault(400, "bad chunk in the request body");
-        if (body_.size() + chunks.pending() > most) co_return fault(413, "request body is longer than the limit");
+        framed = chunks.feed(view, body_);
         done = chunks.done();
       } else {
         const size_t take = std::min<uint64_t>(view.size(), *head_.content_length - body_.size());
@@ -362,8 +362,10 @@ asio::awaitable<HttpConnection::ReadResult> HttpConnection::read_body() {
         done = body_.size() == *head_.content_length;
       }
       input_.consume(before - view.size());
-      const auto grown = static_cast<int64_t>(body_.size() - body_before);
-      if (state_->body_bytes.fetch_add(grown) + grown > kBodiesAtOnce * std::max<int64_t>(config.max_body_size, 1)) {
+      const int64_t all = count.add(static_cast<int64_t>(body_.size() - body_before));
+      if (!framed) co_return fault(400, "bad chunk in the request body");
+      if (body_.size() + chunks.pending() > most) co_return fault(413, "request body is longer than the limit");
+      if (all > kBodiesAtOnce * std::max<int64_t>(config.max_body_size, 1)) {
         co_return fault(503, "too many large requests at once");
       }
       if (done) {
@@ -597,7 +599,7 @@ void HttpConnection::release_buffers() {
   writing_.clear();
   written_ = 0;
   for (std::string* buffer : {&out_, &writing_}) {
-    if (buffer->capacity() > kIdleRead) *buffer = {};
+    if (buffer->capacity() > kIdleRead) *buffer = std::string();
   }
 }
 
@@ -606,17 +608,13 @@ asio::awaitable<void> HttpConnection::serve_requests() {
     idle_ = true;
     release_buffers();
     answer_begun_ = false;
+    BodyCount count(state_->body_bytes);
     ReadResult result = co_await read_head();
     if (result == ReadResult::kClosed) break;
-    if (result == ReadResult::kRequest) result = co_await read_body();
-    const auto body_bytes = static_cast<int64_t>(body_.size());
+    if (result == ReadResult::kRequest) result = co_await read_body(count);
     body_in_progress_ = false;
-    if (result == ReadResult::kClosed) {
-      state_->body_bytes -= body_bytes;
-      break;
-    }
+    if (result == ReadResult::kClosed) break;
     if (result == ReadResult::kFault) {
-      state_->body_bytes -= body_bytes;
       ++serial_;
       keep_alive_ = false;
       answer(error_response(fault_status_, status_phrase(fault_status_), fault_reason_));
@@ -627,7 +625,6 @@ asio::awaitable<void> HttpConnection::serve_requests() {
     }
     dispatch();
     co_await serve();
-    state_->body_bytes -= body_bytes;
     log_access(status_ == 0 ? 499 : status_);
     if (!keep_alive_ || disconnect_fired_) {
       if (!broken_ && !disconnect_fired_ && (input_.size() > 0 || stream_.secure())) co_await linger();

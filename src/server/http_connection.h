@@ -32,6 +32,24 @@ struct HttpServerState {
   std::atomic<int64_t> body_bytes{0};  // of all requests at work
 };
 
+// What one request adds to HttpServerState::body_bytes, until it is over, however it ends.
+class BodyCount {
+ public:
+  explicit BodyCount(std::atomic<int64_t>& all) : all_(all) {}
+  ~BodyCount() { all_ -= mine_; }
+  BodyCount(const BodyCount&) = delete;
+  BodyCount& operator=(const BodyCount&) = delete;
+  // Returns the bytes of all.
+  int64_t add(int64_t bytes) {
+    mine_ += bytes;
+    return all_.fetch_add(bytes) + bytes;
+  }
+
+ private:
+  std::atomic<int64_t>& all_;
+  int64_t mine_ = 0;
+};
+
 // One io_context with its thread; the set is touched by that thread only. (The set is first, so that it outlives the
 // connections that die with the context.)
 struct HttpLoop {
@@ -77,7 +95,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::asio::awaitable<void> serve_requests();
   boost::asio::awaitable<bool> handshake();
   boost::asio::awaitable<ReadResult> read_head();
-  boost::asio::awaitable<ReadResult> read_body();
+  boost::asio::awaitable<ReadResult> read_body(BodyCount& count);
   boost::asio::awaitable<void> serve();
   boost::asio::awaitable<void> flush();
   boost::asio::awaitable<void> linger();

@@ -41,6 +41,8 @@ TEST_F(Cgroup, ContainerOfVersion2SeesItsGroupAtTheRoot) {
   write("sys/fs/cgroup/memory.current", "1073741824\n");
   EXPECT_DOUBLE_EQ(limits().cpus.value(), 2.0);
   EXPECT_EQ(limits().memory_bytes.value(), 3LL << 30);
+  write("sys/fs/cgroup/memory.stat", "anon 5\nfile 805306368\ninactive_file 536870912\nactive_file 3\n");
+  EXPECT_EQ(limits().memory_bytes.value(), 3584LL << 20) << "files that nobody uses are no use of memory";
   write("sys/fs/cgroup/cpu.max", "max 100000\n");
   write("sys/fs/cgroup/memory.max", "max\n");
   EXPECT_FALSE(limits().cpus);
