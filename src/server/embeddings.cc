@@ -15,6 +15,7 @@
 #include "server/api.h"
 #include "server/json_body.h"
 #include "server/json_errors.h"
+#include "server/log_failure.h"
 
 namespace quire {
 namespace {
@@ -22,6 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxInputs = 2048;
+constexpr int64_t kMaxAnswer = int64_t{64} << 20;           // bytes, about
+constexpr int64_t kNumberDigits = 14, kNumberInBase64 = 6;  // bytes of one number in an answer, about
 
 // A field that has one value here.
 void expect_value(const FieldReader& fields, const char* name, std::initializer_list<std::string_view> known) {
@@ -40,26 +43,8 @@ void read_truncation(const FieldReader& fields, EmbeddingFields& out) {
         "truncate_prompt_tokens");
   }
   expect_value(fields, "truncation_side", {"left", "right"});
+  // The beginning says what a text is about, so that is what stays.
   out.truncate_from_left = fields.string("truncation_side").value_or("right") == "left";
-}
-
-// The beginning says what a text is about, so that is what stays.
-void truncate(std::vector<int32_t>& ids, const EmbeddingFields& fields, int64_t max_model_len) {
-  if (!fields.truncate_prompt_tokens) return;
-  const int64_t most = *fields.truncate_prompt_tokens == -1 ? max_model_len : *fields.truncate_prompt_tokens;
-  if (most > max_model_len) {
-    throw invalid_argument(
-        fmt::format("truncate_prompt_tokens value ({}) is greater than max_model_len ({}). Please request a smaller "
-                    "truncation size.",
-                    most, max_model_len),
-        "truncate_prompt_tokens");
-  }
-  if (std::ssize(ids) <= most) return;
-  if (fields.truncate_from_left) {
-    ids.erase(ids.begin(), ids.end() - most);
-  } else {
-    ids.resize(static_cast<size_t>(most));
-  }
 }
 
 std::vector<std::vector<int32_t>> encode_inputs(const Api& api, EmbeddingFields& fields) {
@@ -75,8 +60,27 @@ std::vector<std::vector<int32_t>> encode_inputs(const Api& api, EmbeddingFields&
     }
     fields.inputs.clear();
   }
-  for (std::vector<int32_t>& ids : all) truncate(ids, fields, api.engine.max_model_len());
+  if (fields.truncate_prompt_tokens) {
+    GenerationFields cut;
+    cut.truncate_prompt_tokens = fields.truncate_prompt_tokens;
+    if (*cut.truncate_prompt_tokens == -1) cut.truncate_prompt_tokens = api.engine.max_model_len();  // no room for more
+    cut.truncate_from_left = fields.truncate_from_left;
+    for (std::vector<int32_t>& ids : all) api.truncate(ids, cut);
+  }
   return all;
+}
+
+// Numbers take many times the room of the request that asks for them.
+void check_answer_size(const EmbeddingFields& fields, int64_t hidden_size) {
+  const int64_t inputs = fields.conversation ? 1 : std::ssize(fields.inputs);
+  const int64_t dimensions = fields.dimensions.value_or(hidden_size);
+  const int64_t bytes = inputs * dimensions * (fields.base64 ? kNumberInBase64 : kNumberDigits);
+  if (bytes <= kMaxAnswer) return;
+  throw invalid_argument(
+      fmt::format("input: the answer to {} inputs with {} dimensions each would have about {} bytes, more than the "
+                  "limit of {}. Please send fewer inputs at a time{}.",
+                  inputs, dimensions, bytes, kMaxAnswer, fields.base64 ? "" : ", or set encoding_format to base64"),
+      "input");
 }
 
 void handle_embeddings(Api& api, const std::shared_ptr<HttpExchange>& exchange) {
@@ -84,8 +88,8 @@ void handle_embeddings(Api& api, const std::shared_ptr<HttpExchange>& exchange) 
   EmbeddingSession::Task task;
   {
     const std::string body = take_json_body(*exchange);
-    task.fields = read_embedding_fields(parse_json_object(body), api.engine.config(), api.config,
-                                        api.engine.model_config().hidden_size);
+    const JsonPointer json = keep_json(parse_json_object(body));
+    task.fields = read_embedding_fields(*json, api.engine.config(), api.config, api.engine.model_config().hidden_size);
   }
   api.check_model(task.fields.model);
   task.ids = encode_inputs(api, task.fields);
@@ -100,6 +104,7 @@ void handle_embeddings(Api& api, const std::shared_ptr<HttpExchange>& exchange) 
   task.pooling = api.engine.config().pooling;
   task.prompt_tokens_details = api.config.enable_prompt_tokens_details;
   task.headers = api.answer_headers(exchange->request(), task.id);
+  task.draining = &api.draining;
   if (api.config.enable_log_requests) {
     log_info(fmt::format("Received request {}: {} input(s), {} tokens in the first, pooling={}", task.id,
                          task.ids.size(), task.ids.front().size(), task.pooling == Pooling::kMean ? "MEAN" : "LAST"));
@@ -141,6 +146,7 @@ EmbeddingFields read_embedding_fields(const Json& body, const EngineConfig& engi
                                        hidden_size, *out.dimensions, *out.dimensions),
                            "dimensions");
   }
+  check_answer_size(out, hidden_size);
   read_truncation(fields, out);
   out.priority = fields.integer("priority").value_or(0);
   constexpr size_t kMaxRequestId = 128;
@@ -165,8 +171,7 @@ std::vector<float> finish_embedding(std::span<const float> state, std::optional<
 std::string embedding_json(std::span<const float> embedding, bool base64) {
   std::string out;
   if (!base64) {
-    constexpr size_t kDigits = 14;  // of one number, about
-    out.reserve(embedding.size() * kDigits + 2);
+    out.reserve(embedding.size() * static_cast<size_t>(kNumberDigits) + 2);
     out += '[';
     for (size_t i = 0; i < embedding.size(); ++i) {
       if (i > 0) out += ',';
@@ -189,8 +194,11 @@ void EmbeddingSession::start(const std::shared_ptr<HttpExchange>& exchange, Task
                              std::shared_ptr<void> while_running) {
   const auto session =
       std::make_shared<EmbeddingSession>(exchange, std::move(task), std::move(submit), std::move(while_running));
+  // The connection holds the session by this callback until the answer ends; the engine's listener does not hold it.
   exchange->on_disconnect([session] { session->cancel(); });
-  session->schedule();
+  exchange->post([weak = std::weak_ptr(session)] {
+    if (const auto alive = weak.lock()) alive->begin();
+  });
 }
 
 EmbeddingSession::EmbeddingSession(std::shared_ptr<HttpExchange> exchange, Task task, Submit submit,
@@ -199,19 +207,35 @@ EmbeddingSession::EmbeddingSession(std::shared_ptr<HttpExchange> exchange, Task 
       task_(std::move(task)),
       submit_(std::move(submit)),
       while_running_(std::move(while_running)),
-      answers_(task_.ids.size()) {}
+      answers_(task_.ids.size()) {
+  running_.reserve(std::min(kAtOnce, answers_.size()));  // nothing that was submitted fails to get its place
+}
 
-// Any thread. What the exchange holds of the session ends with the answer, so nothing here holds it longer.
-void EmbeddingSession::schedule() {
-  if (scheduled_.exchange(true)) return;
-  exchange_->post([weak = weak_from_this()] {
-    if (const auto session = weak.lock()) session->pump();
-  });
+void EmbeddingSession::begin() {
+  try {
+    waker_ = exchange_->make_waker([weak = weak_from_this()] {
+      if (const auto alive = weak.lock()) alive->pump();
+    });
+  } catch (const std::bad_alloc&) {
+    give_up(ErrorKind::kUnavailable, "out of memory for this request");
+    return;
+  }
+  pump();
 }
 
 void EmbeddingSession::pump() {
-  scheduled_ = false;  // before polling: what arrives after that queues another pump
   if (ended_) return;
+  try {
+    advance();
+  } catch (const std::bad_alloc&) {
+    give_up(ErrorKind::kUnavailable, "out of memory for this request");
+  } catch (const std::exception& error) {
+    log_failure("a request", error);
+    give_up(ErrorKind::kInternal, "internal error");
+  }
+}
+
+void EmbeddingSession::advance() {
   try {
     for (size_t i = 0; i < running_.size() && !ended_;) {
       if (take(running_[i])) {
@@ -225,28 +249,30 @@ void EmbeddingSession::pump() {
     if (running_.empty()) finish();
   } catch (const Error& error) {
     fail(error);
-  } catch (const std::bad_alloc&) {
-    fail(Error(ErrorKind::kUnavailable, "out of memory for this request"));
-  } catch (const std::exception& error) {
-    log_error(error.what());
-    fail(Error(ErrorKind::kInternal, "internal error"));
   }
 }
 
 void EmbeddingSession::submit_more() {
   while (next_ < task_.ids.size() && running_.size() < kAtOnce) {
-    const size_t input = next_++;
+    std::vector<int32_t>& ids = task_.ids[next_];
     GenerateRequest request;
-    request.id = task_.ids.size() == 1 ? task_.id : fmt::format("{}-{}", task_.id, input);
-    prompt_tokens_ += std::ssize(task_.ids[input]);
-    request.prompt_ids = std::move(task_.ids[input]);
+    request.id = task_.ids.size() == 1 ? task_.id : fmt::format("{}-{}", task_.id, next_);
+    request.prompt_ids = ids;  // a copy: the queue may be full
     request.pooling = task_.pooling;
     request.priority = task_.priority;
     request.cache_salt = task_.fields.cache_salt;
-    Running& running = running_.emplace_back(Running{input, submit_(std::move(request))});
-    running.generation->set_listener([weak = weak_from_this()] {
-      if (const auto session = weak.lock()) session->schedule();
-    });
+    try {
+      running_.push_back({next_, submit_(std::move(request))});
+    } catch (const Error& error) {
+      // One of ours makes room when it ends, and wakes the session to try again.
+      const bool full = error.kind() == ErrorKind::kUnavailable && !(task_.draining != nullptr && *task_.draining);
+      if (full && !running_.empty()) return;
+      throw;
+    }
+    ++next_;
+    prompt_tokens_ += std::ssize(ids);
+    ids = {};
+    running_.back().generation->set_listener(waker_);
   }
 }
 
@@ -256,7 +282,7 @@ bool EmbeddingSession::take(const Running& running) {
   for (const GenerationEvent& event : events_) {
     if (event.finish == FinishReason::kNone) continue;
     if (event.finish == FinishReason::kError)
-      throw Error(ErrorKind::kInternal, event.error.empty() ? "the request failed in the engine" : event.error);
+      throw Error(event.error_kind, event.error.empty() ? "the request failed in the engine" : event.error);
     if (event.finish == FinishReason::kAbort) {
       throw Error(ErrorKind::kUnavailable, "the request was aborted: the server is shutting down");
     }
@@ -278,12 +304,12 @@ void EmbeddingSession::finish() {
   size_t bytes = kRest;
   for (const std::string& answer : answers_) bytes += answer.size() + kFrame;
   body.reserve(bytes);
-  body = fmt::format(R"({{"id":{},"object":"list","created":{},"model":{},"data":[)", json_string(task_.id),
-                     task_.created, json_string(task_.model));
+  fmt::format_to(std::back_inserter(body), R"({{"id":{},"object":"list","created":{},"model":{},"data":[)",
+                 json_string(task_.id), task_.created, json_string(task_.model));
   for (size_t i = 0; i < answers_.size(); ++i) {
     fmt::format_to(std::back_inserter(body), R"({}{{"index":{},"object":"embedding","embedding":)", i > 0 ? "," : "",
                    i);
-    body += answers_[i];
+    body += std::exchange(answers_[i], {});  // freed as they go: together they may be large
     body += '}';
   }
   fmt::format_to(std::back_inserter(body),
@@ -300,6 +326,16 @@ void EmbeddingSession::fail(const Error& error) {
   HttpResponse response = error_response(error);
   response.headers.insert(response.headers.end(), task_.headers.begin(), task_.headers.end());
   exchange_->respond(std::move(response));
+}
+
+// If there is no memory even for the error, the exchange is let go, which ends it.
+void EmbeddingSession::give_up(ErrorKind kind, const char* message) noexcept {
+  try {
+    fail(Error(kind, message));
+  } catch (const std::exception&) {
+    ended_ = true;
+    exchange_ = nullptr;
+  }
 }
 
 void EmbeddingSession::cancel() {

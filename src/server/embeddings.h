@@ -53,7 +53,8 @@ class EmbeddingSession : public std::enable_shared_from_this<EmbeddingSession> {
     EmbeddingFields fields;                 // inputs are in ids
     std::vector<std::vector<int32_t>> ids;  // of each input
     bool prompt_tokens_details = false;
-    HttpHeaders headers;  // of the answer
+    HttpHeaders headers;                          // of the answer
+    const std::atomic<bool>* draining = nullptr;  // set once the engine takes nothing more; null = never
   };
 
   // Begins; the exchange owns the session until the answer ends. while_running lives as long.
@@ -67,15 +68,17 @@ class EmbeddingSession : public std::enable_shared_from_this<EmbeddingSession> {
     size_t input;
     std::shared_ptr<Generation> generation;
   };
-  void schedule();
+  void begin();
   void pump();
+  void advance();
   void submit_more();
   bool take(const Running& running);  // true: it has ended
   void finish();
   void fail(const Error& error);
+  void give_up(ErrorKind kind, const char* message) noexcept;
   void cancel();
 
-  std::shared_ptr<HttpExchange> exchange_;
+  std::shared_ptr<HttpExchange> exchange_;  // null once the session can't even tell of its failure
   Task task_;
   Submit submit_;
   std::shared_ptr<void> while_running_;
@@ -84,7 +87,7 @@ class EmbeddingSession : public std::enable_shared_from_this<EmbeddingSession> {
   size_t next_ = 0;                   // input to submit
   int64_t prompt_tokens_ = 0, cached_tokens_ = 0;
   bool ended_ = false;
-  std::atomic<bool> scheduled_{false};  // a pump is queued
+  std::function<void()> waker_;  // what the engine calls
   std::vector<GenerationEvent> events_;
 };
 

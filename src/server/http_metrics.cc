@@ -33,8 +33,8 @@ class MeasuredExchange final : public HttpExchange {
   MeasuredExchange(std::shared_ptr<HttpExchange> inner, HttpMetrics& metrics)
       : inner_(std::move(inner)), metrics_(metrics), request_bytes_(inner_->request().body.size()) {}
   ~MeasuredExchange() override {
-    constexpr int kClientClosedRequest = 499;
-    end(status_ != 0 ? status_ : kClientClosedRequest);
+    constexpr int kClientClosedRequest = 499, kDropped = 500;
+    end(status_ != 0 ? status_ : *gone_ ? kClientClosedRequest : kDropped);
   }
   MeasuredExchange(const MeasuredExchange&) = delete;
   MeasuredExchange& operator=(const MeasuredExchange&) = delete;
@@ -58,7 +58,12 @@ class MeasuredExchange final : public HttpExchange {
     end(status_);
     inner_->end_stream();
   }
-  void on_disconnect(std::function<void()> callback) override { inner_->on_disconnect(std::move(callback)); }
+  void on_disconnect(std::function<void()> callback) override {
+    inner_->on_disconnect([gone = gone_, callback = std::move(callback)] {
+      *gone = true;
+      callback();
+    });
+  }
   void post(std::function<void()> work) override { inner_->post(std::move(work)); }
   std::function<void()> make_waker(std::function<void()> work) override { return inner_->make_waker(std::move(work)); }
 
@@ -74,6 +79,8 @@ class MeasuredExchange final : public HttpExchange {
   Clock::time_point begin_ = Clock::now();
   uint64_t request_bytes_, response_bytes_ = 0;  // the answer is written on one thread
   int status_ = 0;
+  // The client went away. Shared with the callback, which must not hold this object.
+  std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);
   std::atomic<bool> ended_{false};
 };
 

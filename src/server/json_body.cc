@@ -58,6 +58,21 @@ void JsonDeleter::operator()(Json* value) const noexcept {
 
 JsonPointer keep_json(Json&& value) { return std::make_unique<Json>(std::move(value)); }
 
+void append_message(Json& messages, std::string_view role, const Json& content) {
+  Json& message = messages.emplace_back(Json::object());
+  message["role"] = role;
+  message["content"] = content;
+}
+
+void append_tool(Json& tools, std::string_view name, std::string_view description, const Json* schema) {
+  Json& tool = tools.emplace_back(Json::object());
+  tool["type"] = "function";
+  Json& function = tool["function"] = Json::object();
+  function["name"] = name;
+  function["description"] = description;
+  if (schema != nullptr) function["parameters"] = *schema;
+}
+
 Json parse_json_object(std::string_view text) {
   std::vector<uint64_t> keys;
   uint64_t work = 0;

@@ -23,6 +23,11 @@ struct JsonDeleter {
 };
 using JsonPointer = std::unique_ptr<nlohmann::ordered_json, JsonDeleter>;
 JsonPointer keep_json(nlohmann::ordered_json&& value);
+// One more message or tool at the end of a list, in the shape of the chat API. Built in place: the library's braces
+// make temporaries that have to be destroyed. schema: null if there is none.
+void append_message(nlohmann::ordered_json& messages, std::string_view role, const nlohmann::ordered_json& content);
+void append_tool(nlohmann::ordered_json& tools, std::string_view name, std::string_view description,
+                 const nlohmann::ordered_json* schema);
 
 // Typed access to one object. A field that is absent or null is nullopt or empty; one of another type throws ApiError
 // (400) with the field as param.

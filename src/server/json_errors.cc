@@ -10,6 +10,10 @@ ApiError validation_error(const std::string& message, std::string param) {
   return ApiError(400, "Bad Request", "1 validation error: " + message, std::move(param));
 }
 
+Error unsupported(std::string_view what, std::string param) {
+  return invalid_argument(fmt::format("{} is not supported by this server", what), std::move(param));
+}
+
 int error_status(const Error& error) {
   if (const auto* api = dynamic_cast<const ApiError*>(&error)) return api->status();
   switch (error.kind()) {

@@ -23,6 +23,8 @@ class ApiError : public Error {
 
 // 400 for a body that is not what the endpoint reads: not JSON, a wrong type, a missing field.
 ApiError validation_error(const std::string& message, std::string param = {});
+// 400 for what a client may ask for elsewhere but this server does not have.
+Error unsupported(std::string_view what, std::string param);
 
 int error_status(const Error& error);
 // One line of JSON. An empty param is written as null.

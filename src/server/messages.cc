@@ -18,10 +18,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kStopEvents =
     "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n";
 
-Error unsupported(const std::string& what, const char* param) {
-  return invalid_argument(fmt::format("{} is not supported by this server", what), param);
-}
-
 std::string_view error_type(int status) {
   switch (status) {
     case 401:
@@ -75,27 +71,26 @@ std::string usage(const std::vector<PromptState>& prompts, const AnswerContext& 
 }
 
 // What the model thought in earlier turns is not shown to it again.
-Json without_thinking(const Json& content) {
-  if (!content.is_array()) return content;
-  Json out = Json::array();
+void append_turn(Json& messages, const std::string& role, const Json& content) {
+  if (!content.is_array()) return append_message(messages, role, content);
+  append_message(messages, role, Json::array());
+  Json& out = messages.back()["content"];
   for (const Json& block : content) {
     const std::string type = block.is_object() ? FieldReader(block).string("type").value_or("") : "";
     if (type != "thinking" && type != "redacted_thinking") out.push_back(block);
   }
-  return out;
 }
 
-Json read_turns(const FieldReader& fields) {
+void read_turns(const FieldReader& fields, Json& out) {
   const Json* messages = fields.find("messages");
   if (messages == nullptr) throw validation_error("messages: field required", "messages");
   if (!messages->is_array()) throw validation_error("messages: expected a list of objects", "messages");
   if (messages->empty()) throw invalid_argument("messages must not be empty", "messages");
-  Json out = Json::array();
   if (const Json* system = fields.find("system")) {
     if (!system->is_string() && !system->is_array()) {
       throw validation_error("system: expected a string or a list of text blocks", "system");
     }
-    if (!system->empty()) out.push_back({{"role", "system"}, {"content", *system}});
+    if (!system->empty()) append_message(out, "system", *system);
   }
   for (const Json& message : *messages) {
     if (!message.is_object()) throw validation_error("messages: expected a list of objects", "messages");
@@ -106,31 +101,27 @@ Json read_turns(const FieldReader& fields) {
     }
     const Json* content = reader.find("content");
     if (content == nullptr) throw validation_error("messages.content: field required", "messages");
-    out.push_back({{"role", role}, {"content", without_thinking(*content)}});
+    append_turn(out, role, *content);
   }
-  return out;
 }
 
-// As a chat template takes them.
-Json read_tools(const FieldReader& fields, bool counting) {
+// Into `chat`, as a chat template takes them; nothing if there are none.
+void read_tools(const FieldReader& fields, bool counting, Json& chat) {
   const Json* tools = fields.find("tools");
-  if (tools == nullptr) return {};
+  if (tools == nullptr) return;
   if (!tools->is_array()) throw validation_error("tools: expected a list", "tools");
-  if (tools->empty()) return {};
+  if (tools->empty()) return;
   const Json* choice = fields.object("tool_choice");
   const bool none = choice != nullptr && FieldReader(*choice).string("type") == "none";
   if (!none && !counting) throw unsupported("tool calling (tools without tool_choice of type none)", "tools");
-  Json out = Json::array();
+  Json& out = chat["tools"] = Json::array();
   for (const Json& tool : *tools) {
     if (!tool.is_object()) throw validation_error("tools: expected a list of objects", "tools");
     const FieldReader reader(tool);
     const auto name = reader.string("name");
     if (!name) throw validation_error("tools.name: field required", "tools");
-    Json function = {{"name", *name}, {"description", reader.string("description").value_or("")}};
-    if (const Json* schema = reader.object("input_schema")) function["parameters"] = *schema;
-    out.push_back({{"type", "function"}, {"function", std::move(function)}});
+    append_tool(out, *name, reader.string("description").value_or(""), reader.object("input_schema"));
   }
-  return out;
 }
 
 void refuse_what_is_missing(const FieldReader& fields) {
@@ -151,7 +142,8 @@ void handle(Api& api, const std::shared_ptr<HttpExchange>& exchange, bool counti
   api.refuse_when_draining();
   ChatFields fields = [&] {
     const std::string body = take_json_body(*exchange);
-    return read_messages_fields(parse_json_object(body), api.engine.generation_config(), api.config, counting);
+    const JsonPointer json = keep_json(parse_json_object(body));
+    return read_messages_fields(*json, api.engine.generation_config(), api.config, counting);
   }();
   api.check_model(fields.model);
   std::vector<GenerationSession::Prompt> prompts;
@@ -182,10 +174,14 @@ ChatFields read_messages_fields(const Json& body, const GenerationConfig& defaul
   ChatFields out;
   if (fields.find("model") == nullptr) throw validation_error("model: field required", "model");
   out.model = fields.string("model").value_or("");
-  Json chat = {{"messages", read_turns(fields)}};
+  const JsonPointer kept = keep_json(Json::object());
+  Json& chat = *kept;
+  Json& messages = chat["messages"] = Json::array();
+  read_turns(fields, messages);
   // A last turn of the assistant is the beginning of the answer.
-  chat["continue_final_message"] = chat["messages"].back()["role"] == "assistant";
-  if (Json tools = read_tools(fields, counting); !tools.is_null()) chat["tools"] = std::move(tools);
+  const bool begun = messages.back()["role"] == "assistant";
+  chat["continue_final_message"] = begun;
+  read_tools(fields, counting, chat);
   if (const Json* values = fields.object("chat_template_kwargs")) chat["chat_template_kwargs"] = *values;
   if (const Json* output = fields.object("output_config")) {
     if (const auto effort = FieldReader(*output).string("effort")) chat["reasoning_effort"] = *effort;

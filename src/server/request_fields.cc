@@ -20,10 +20,6 @@ constexpr size_t kMaxPrompts = 1024;
 constexpr size_t kMaxSalt = 128;
 constexpr size_t kMaxRequestId = 128;
 
-Error unsupported(const std::string& what, const char* param) {
-  return invalid_argument(fmt::format("{} is not supported by this server", what), param);
-}
-
 std::vector<std::pair<int32_t, float>> read_logit_bias(const FieldReader& fields) {
   std::vector<std::pair<int32_t, float>> out;
   const Json* object = fields.object("logit_bias");

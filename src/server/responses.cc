@@ -18,16 +18,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxMetadata = 16;
 
-Error unsupported(const std::string& what, const char* param) {
-  return invalid_argument(fmt::format("{} is not supported by this server", what), param);
-}
-
-// An item of `input` as a chat message; null if it has nothing that the model is shown.
-Json read_item(const Json& item) {
+// An item of `input` goes to `messages` as a chat message, unless it has nothing that the model is shown.
+void read_item(const Json& item, Json& messages) {
   if (!item.is_object()) throw validation_error("input: expected a list of objects", "input");
   const FieldReader reader(item);
   const std::string type = reader.string("type").value_or("message");
-  if (type == "reasoning") return {};
+  if (type == "reasoning") return;
   if (type != "message") throw unsupported(fmt::format("input of type {}", type.substr(0, 64)), "input");
   const auto role = reader.string("role");
   if (!role) throw validation_error("input.role: field required", "input");
@@ -36,39 +32,33 @@ Json read_item(const Json& item) {
   }
   const Json* content = reader.find("content");
   if (content == nullptr) throw validation_error("input.content: field required", "input");
-  return {{"role", *role}, {"content", *content}};
+  append_message(messages, *role, *content);
 }
 
-Json read_input(const FieldReader& fields) {
-  Json messages = Json::array();
-  if (const auto instructions = fields.string("instructions")) {
-    messages.push_back({{"role", "system"}, {"content", *instructions}});
-  }
+void read_input(const FieldReader& fields, Json& messages) {
+  if (const auto instructions = fields.string("instructions")) append_message(messages, "system", *instructions);
   const Json* input = fields.find("input");
   if (input == nullptr) throw validation_error("input: field required", "input");
   if (input->is_string()) {
-    messages.push_back({{"role", "user"}, {"content", *input}});
+    append_message(messages, "user", *input);
   } else if (input->is_array()) {
     if (input->empty()) throw invalid_argument("input must not be empty", "input");
-    for (const Json& item : *input) {
-      if (Json message = read_item(item); !message.is_null()) messages.push_back(std::move(message));
-    }
+    for (const Json& item : *input) read_item(item, messages);
   } else {
     throw validation_error("input: expected a string or a list of items", "input");
   }
-  return messages;
 }
 
-// As a chat template takes them.
-Json read_tools(const FieldReader& fields) {
+// Into `chat`, as a chat template takes them; nothing if there are none.
+void read_tools(const FieldReader& fields, Json& chat) {
   const Json* tools = fields.find("tools");
-  if (tools == nullptr) return {};
+  if (tools == nullptr) return;
   if (!tools->is_array()) throw validation_error("tools: expected a list", "tools");
-  if (tools->empty()) return {};
+  if (tools->empty()) return;
   const Json* choice = fields.find("tool_choice");
   if (choice == nullptr || *choice != "none")
     throw unsupported("tool calling (tools without tool_choice \"none\")", "tools");
-  Json out = Json::array();
+  Json& out = chat["tools"] = Json::array();
   for (const Json& tool : *tools) {
     if (!tool.is_object()) throw validation_error("tools: expected a list of objects", "tools");
     const FieldReader reader(tool);
@@ -76,11 +66,8 @@ Json read_tools(const FieldReader& fields) {
     if (reader.string("type").value_or("function") != "function" || !name) {
       throw unsupported("a tool that is not a named function", "tools");
     }
-    Json function = {{"name", *name}, {"description", reader.string("description").value_or("")}};
-    if (const Json* schema = reader.object("parameters")) function["parameters"] = *schema;
-    out.push_back({{"type", "function"}, {"function", std::move(function)}});
+    append_tool(out, *name, reader.string("description").value_or(""), reader.object("parameters"));
   }
-  return out;
 }
 
 void refuse_what_is_missing(const FieldReader& fields) {
@@ -157,7 +144,8 @@ void handle_responses(Api& api, const std::shared_ptr<HttpExchange>& exchange) {
   api.refuse_when_draining();
   ResponsesFields fields = [&] {
     const std::string body = take_json_body(*exchange);
-    return read_responses_fields(parse_json_object(body), api.engine.generation_config(), api.config);
+    const JsonPointer json = keep_json(parse_json_object(body));
+    return read_responses_fields(*json, api.engine.generation_config(), api.config);
   }();
   api.check_model(fields.model);
   std::vector<GenerationSession::Prompt> prompts;
@@ -173,8 +161,10 @@ ResponsesFields read_responses_fields(const Json& body, const GenerationConfig& 
   const FieldReader fields(body);
   ResponsesFields out;
   refuse_what_is_missing(fields);
-  Json chat = {{"messages", read_input(fields)}};
-  if (Json tools = read_tools(fields); !tools.is_null()) chat["tools"] = std::move(tools);
+  const JsonPointer kept = keep_json(Json::object());
+  Json& chat = *kept;
+  read_input(fields, chat["messages"] = Json::array());
+  read_tools(fields, chat);
   if (const Json* values = fields.object("chat_template_kwargs")) chat["chat_template_kwargs"] = *values;
   if (const Json* reasoning = fields.object("reasoning")) {
     if (const auto effort = FieldReader(*reasoning).string("effort")) chat["reasoning_effort"] = *effort;

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "fakes.h"
@@ -78,6 +80,25 @@ TEST(EmbeddingFields, WhatIsOutOfRangeIsNamed) {
   EXPECT_THROW(read(many + "]}"), Error);
 }
 
+TEST(EmbeddingFields, AnAnswerThatWouldBeTooLargeIsRefused) {
+  const auto read_many = [](int inputs, const std::string& rest) {
+    std::string body = R"({"input":["a")";
+    for (int i = 1; i < inputs; ++i) body += R"(,"a")";
+    return read_embedding_fields(parse_json_object(body + "]" + rest + "}"), EngineConfig(), ServerConfig(), 4096);
+  };
+  EXPECT_NO_THROW(read_many(1170, ""));
+  EXPECT_NO_THROW(read_many(2048, R"(,"encoding_format":"base64")"));
+  EXPECT_NO_THROW(read_many(2048, R"(,"dimensions":1024)"));
+  try {
+    read_many(1171, "");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_EQ(error.param(), "input");
+    EXPECT_NE(std::string(error.what()).find("67108864"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Embeddings, VectorsAreCutThenNormalized) {
   const std::vector<float> state = {3, 4, 12, 0};
   EXPECT_EQ(finish_embedding(state, {}, false), state);
@@ -110,6 +131,7 @@ class EmbeddingSessionTest : public testing::Test {
     task.id = "embd-1";
     task.model = "m";
     task.fields.normalize = false;
+    task.draining = &draining_;
     for (size_t i = 0; i < inputs; ++i) task.ids.push_back({static_cast<int32_t>(i), 7});
     EmbeddingSession::start(
         exchange_, std::move(task),
@@ -122,15 +144,18 @@ class EmbeddingSessionTest : public testing::Test {
         },
         std::shared_ptr<void>(nullptr, [this](void*) { over_ = true; }));
   }
-  void end(size_t i, FinishReason reason = FinishReason::kStop) {
+  void end(size_t i, FinishReason reason = FinishReason::kStop, ErrorKind error_kind = ErrorKind::kInternal) {
     generations_[i]->state = {static_cast<float>(i), 0.5f};
-    generations_[i]->step({token_event(-1, 0, reason)});
+    GenerationEvent event = token_event(-1, 0, reason);
+    event.error_kind = error_kind;
+    generations_[i]->step({std::move(event)});
   }
   nlohmann::json answer() const { return nlohmann::json::parse(exchange_->whole.body); }
 
   std::shared_ptr<FakeExchange> exchange_ = std::make_shared<FakeExchange>();
   std::vector<std::shared_ptr<FakeEmbedding>> generations_;
   size_t refuse_at_ = SIZE_MAX;
+  std::atomic<bool> draining_{false};
   bool over_ = false;
 };
 
@@ -175,11 +200,55 @@ TEST_F(EmbeddingSessionTest, AFailureEndsTheOthers) {
   EXPECT_TRUE(over_);
 }
 
+TEST_F(EmbeddingSessionTest, AFailureHasTheStatusOfItsKind) {
+  start(1);
+  end(0, FinishReason::kError, ErrorKind::kUnavailable);
+  EXPECT_EQ(exchange_->whole.status, 503);
+}
+
 TEST_F(EmbeddingSessionTest, WhatCannotBeSubmittedIsAnAnswer) {
+  refuse_at_ = 0;
+  start(2);
+  EXPECT_EQ(exchange_->whole.status, 503);
+}
+
+TEST_F(EmbeddingSessionTest, AFullQueueIsTriedAgainWhenOneOfOursEnds) {
+  refuse_at_ = 2;
+  start(3);
+  ASSERT_EQ(generations_.size(), 2u);
+  EXPECT_FALSE(exchange_->done);
+  refuse_at_ = SIZE_MAX;
+  end(0);
+  ASSERT_EQ(generations_.size(), 3u);
+  end(1);
+  end(2);
+  ASSERT_EQ(exchange_->whole.status, 200);
+  EXPECT_EQ(answer()["data"].size(), 3u);
+  EXPECT_EQ(answer()["usage"]["prompt_tokens"], 6);
+}
+
+TEST_F(EmbeddingSessionTest, AtShutdownNothingIsTriedAgain) {
   refuse_at_ = 1;
+  draining_ = true;
   start(2);
   EXPECT_EQ(exchange_->whole.status, 503);
   EXPECT_EQ(generations_[0]->cancelled, 1);
+}
+
+// An exchange whose every answer runs out of memory.
+class PoorExchange final : public FakeExchange {
+ public:
+  void respond(HttpResponse) override { throw std::bad_alloc(); }
+};
+
+TEST_F(EmbeddingSessionTest, WithoutMemoryForTheErrorTheExchangeIsLetGo) {
+  exchange_ = std::make_shared<PoorExchange>();
+  start(2);
+  EXPECT_EQ(exchange_.use_count(), 2);
+  end(0, FinishReason::kError);
+  EXPECT_EQ(exchange_.use_count(), 1);
+  EXPECT_EQ(generations_[1]->cancelled, 2) << "by both tries to tell of the error";
+  end(1);  // comes too late
 }
 
 TEST_F(EmbeddingSessionTest, AClientThatGoesCancels) {

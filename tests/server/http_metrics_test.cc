@@ -27,12 +27,13 @@ class HttpMetricsTest : public testing::Test {
                                  {{"POST"}, "/v1/later", answer(0)}};
     router_ = std::make_unique<Router>(config_, std::move(routes), &metrics_);
   }
-  void request(const char* method, const char* path) {
+  std::shared_ptr<FakeExchange> request(const char* method, const char* path) {
     auto exchange = std::make_shared<FakeExchange>();
     exchange->request_.method = method;
     exchange->request_.path = path;
     exchange->request_.body = "123";
-    (*router_)(std::move(exchange));
+    (*router_)(exchange);
+    return exchange;
   }
   std::string text() const {
     PrometheusText out;
@@ -81,9 +82,17 @@ TEST_F(HttpMetricsTest, AStreamCountsWhenItEnds) {
   expect_line(R"(http_requests_total{handler="/v1/later",method="POST",status="2xx"} 1)");
   expect_line(R"(http_response_size_bytes_sum{handler="/v1/later"} 9)");
 
-  request("POST", "/v1/later");  // the client goes away: nobody answers
+  const std::shared_ptr<FakeExchange> left = request("POST", "/v1/later");  // the client goes away: nobody answers
+  bool told = false;
+  kept_->on_disconnect([&told] { told = true; });
+  left->disconnect();
+  EXPECT_TRUE(told);
   kept_.reset();
   expect_line(R"(http_requests_total{handler="/v1/later",method="POST",status="4xx"} 1)");
+
+  request("POST", "/v1/later");  // the client waits: it gets the server's error
+  kept_.reset();
+  expect_line(R"(http_requests_total{handler="/v1/later",method="POST",status="5xx"} 1)");
 }
 
 TEST(ProcessMetrics, AreThoseOfThisProcess) {
