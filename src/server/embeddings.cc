@@ -271,7 +271,7 @@ void EmbeddingSession::submit_more() {
     }
     ++next_;
     prompt_tokens_ += std::ssize(ids);
-    ids = {};
+    ids = std::vector<int32_t>();  // = {} would keep its memory
     running_.back().generation->set_listener(waker_);
   }
 }
