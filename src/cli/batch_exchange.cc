@@ -1,8 +1,10 @@
 #include "cli/batch_exchange.h"
 
+#include <exception>
 #include <utility>
 
 #include "server/json_errors.h"
+#include "server/log_failure.h"
 
 namespace quire {
 
@@ -25,6 +27,11 @@ void WorkThread::post(std::function<void()> work) {
   came_.notify_one();
 }
 
+void WorkThread::wait_until_idle() noexcept {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return queue_.empty() && !busy_; });
+}
+
 void WorkThread::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -32,10 +39,17 @@ void WorkThread::work() {
     if (queue_.empty()) return;
     std::function<void()> next = std::move(queue_.front());
     queue_.pop_front();
+    busy_ = true;
     lock.unlock();
-    next();
+    try {
+      next();
+    } catch (const std::exception& error) {  // ends this piece of work, not the other requests
+      log_failure("run-batch", error);
+    }
     next = nullptr;  // what it holds may post when it goes
     lock.lock();
+    busy_ = false;
+    if (queue_.empty()) idle_.notify_all();
   }
 }
 
@@ -43,7 +57,14 @@ BatchExchange::BatchExchange(HttpRequest request, WorkThread& thread, Done done)
     : request_(std::move(request)), thread_(thread), done_(std::move(done)) {}
 
 BatchExchange::~BatchExchange() {
-  if (done_) done_(error_response(500, "Internal Server Error", "the request was dropped"));
+  if (!done_) return;
+  HttpResponse response;
+  try {
+    response = error_response(500, "Internal Server Error", "the request was dropped");
+  } catch (const std::exception&) {  // no memory for the words
+    response.status = 500;
+  }
+  done_(std::move(response));
 }
 
 void BatchExchange::respond(HttpResponse response) {

@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// Runs work in order on one thread. The destructor runs what is queued first.
+// Runs work in order on one thread; an exception of one piece is logged. The destructor runs what is queued first.
 class WorkThread {
  public:
   WorkThread();
@@ -21,19 +21,22 @@ class WorkThread {
   WorkThread(const WorkThread&) = delete;
   WorkThread& operator=(const WorkThread&) = delete;
   void post(std::function<void()> work);
+  // Returns once all that was posted has run and is destroyed. Not for the thread itself.
+  void wait_until_idle() noexcept;
 
  private:
   void work();
   std::mutex mutex_;
-  std::condition_variable came_;
+  std::condition_variable came_, idle_;
   std::deque<std::function<void()>> queue_;
-  bool over_ = false;
+  bool over_ = false, busy_ = false;
   std::thread thread_;
 };
 
 class BatchExchange final : public HttpExchange {
  public:
-  // done is called once, on any thread: with the answer, or with status 500 if the exchange is dropped without one.
+  // done is called once, on any thread: with the answer, or with status 500 if the exchange is dropped without one. It
+  // must not throw.
   using Done = std::function<void(HttpResponse)>;
   BatchExchange(HttpRequest request, WorkThread& thread, Done done);
   ~BatchExchange() override;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <new>
@@ -12,7 +13,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "server/json_body.h"
 #include "server/json_errors.h"
+#include "server/log_failure.h"
 
 namespace quire {
 namespace {
@@ -44,9 +47,11 @@ struct BatchLine {
 
 BatchLine read_line(std::string_view text) {
   BatchLine line;
-  Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) {
-    line.refusal = "the line is no JSON object";
+  Json json;
+  try {
+    json = parse_json_object(text);
+  } catch (const Error& error) {
+    line.refusal = fmt::format("the line is no JSON object that can be read ({})", error.what());
     return line;
   }
   if (const auto id = json.find("custom_id"); id != json.end() && id->is_string()) line.custom_id = *id;
@@ -80,47 +85,37 @@ class BatchWriter {
  public:
   explicit BatchWriter(std::ostream& out) : out_(out) {}
 
-  // On any thread.
-  void end(int64_t number, Json custom_id, HttpResponse response) {
+  // On any thread. An entry that can't be made is check()'s to report.
+  void end(int64_t number, const Json& custom_id, const HttpResponse& response) noexcept {
     const std::lock_guard lock(mutex_);
-    const bool failed = response.status != 200;
-    const Json body = Json::parse(response.body, nullptr, false);
-    Json entry = {{"id", ids_.next("quire-")},
-                  {"custom_id", std::move(custom_id)},
-                  {"response",
-                   {{"status_code", response.status},
-                    {"request_id", ids_.next("quire-batch-")},
-                    {"body", failed || body.is_discarded() ? Json() : body}}},
-                  {"error", failed ? (body.is_object() && body.contains("error") ? body["error"] : Json(response.body))
-                                   : Json()}};
-    ended_.emplace(number, dump(entry) + '\n');
-    counts_.failed += failed ? 1 : 0;
-    --at_work_;
-    while (!ended_.empty() && ended_.begin()->first == written_) {
-      out_ << ended_.begin()->second;
-      ended_.erase(ended_.begin());
-      ++written_;
+    try {
+      add(number, custom_id, response);
+    } catch (const std::exception&) {
+      failure_ = std::current_exception();
     }
+    --at_work_;
     changed_.notify_all();
   }
 
-  // Waits until fewer than max_inflight are at work, and what waits to be written is bounded.
+  // Waits until fewer than max_inflight are at work, and what waits to be written is bounded. An end() must follow.
   void begin(int64_t max_inflight) {
     constexpr int64_t kMostWaiting = 4096;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] {
-      return at_work_ < max_inflight && counts_.requests - written_ < std::max(kMostWaiting, 2 * max_inflight);
+      const bool room = counts_.requests - written_ < std::max(kMostWaiting, 2 * max_inflight);
+      return at_work_ < max_inflight && (room || failure_ != nullptr);
     });
     ++at_work_;
     ++counts_.requests;
   }
-  void wait_for_all() {
+  void wait_for_all() noexcept {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return written_ == counts_.requests; });
-    out_.flush();
+    changed_.wait(lock, [&] { return at_work_ == 0; });
   }
+  // Throws what has kept an entry from being written.
   void check() {
     const std::lock_guard lock(mutex_);
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
     if (!out_) throw Error(ErrorKind::kInternal, "--output-file: writing failed", "output-file");
   }
   BatchCounts counts() {
@@ -129,13 +124,50 @@ class BatchWriter {
   }
 
  private:
+  void add(int64_t number, const Json& custom_id, const HttpResponse& response) {
+    const bool failed = response.status != 200;
+    const Json body = Json::parse(response.body, nullptr, false);
+    Json entry = {{"id", ids_.next("quire-")},
+                  {"custom_id", custom_id},
+                  {"response",
+                   {{"status_code", response.status},
+                    {"request_id", ids_.next("quire-batch-")},
+                    {"body", failed || body.is_discarded() ? Json() : body}}},
+                  {"error", failed ? (body.is_object() && body.contains("error") ? body["error"] : Json(response.body))
+                                   : Json()}};
+    ended_.emplace(number, dump(entry) + '\n');
+    counts_.failed += failed ? 1 : 0;
+    while (!ended_.empty() && ended_.begin()->first == written_) {
+      out_ << ended_.begin()->second;
+      ended_.erase(ended_.begin());
+      ++written_;
+    }
+  }
+
   std::ostream& out_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int64_t, std::string> ended_;
   BatchCounts counts_;
   Ids ids_;
+  std::exception_ptr failure_;
   int64_t written_ = 0, at_work_ = 0;
+};
+
+// Requests at work refer to the writer, and the thread to what the handler has made for them, until this goes.
+class WaitForAll {
+ public:
+  WaitForAll(BatchWriter& writer, WorkThread& thread) : writer_(writer), thread_(thread) {}
+  ~WaitForAll() {
+    writer_.wait_for_all();
+    thread_.wait_until_idle();  // the last answer is written before its request is destroyed
+  }
+  WaitForAll(const WaitForAll&) = delete;
+  WaitForAll& operator=(const WaitForAll&) = delete;
+
+ private:
+  BatchWriter& writer_;
+  WorkThread& thread_;
 };
 
 bool next_line(std::istream& in, std::string& line) {
@@ -151,35 +183,51 @@ bool next_line(std::istream& in, std::string& line) {
   return !line.empty();
 }
 
+void handle(const HttpHandler& handler, const std::shared_ptr<BatchExchange>& exchange) {
+  try {
+    try {
+      handler(exchange);
+    } catch (const Error& error) {
+      exchange->respond(error_response(error));
+    } catch (const std::bad_alloc&) {
+      exchange->respond(error_response(503, "Service Unavailable", "out of memory for this request"));
+    } catch (const std::exception& error) {
+      log_failure("request failed", error);
+      exchange->respond(error_response(500, "InternalServerError", "internal error"));
+    }
+  } catch (const std::exception& error) {  // an exchange without an answer gives one itself
+    log_failure("request failed", error);
+  }
+}
+
 }  // namespace
 
 BatchCounts run_batch(std::istream& in, std::ostream& out, const HttpHandler& handler, WorkThread& thread,
                       int64_t max_inflight) {
   BatchWriter writer(out);
+  const WaitForAll wait_for_all(writer, thread);
   std::string text;
   for (int64_t number = 0; next_line(in, text);) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    writer.begin(max_inflight);
     writer.check();
     BatchLine line = read_line(text);
-    const auto done = [&writer, number, id = line.custom_id](HttpResponse response) {
-      writer.end(number, id, std::move(response));
+    const auto done = [&writer, number, id = line.custom_id](const HttpResponse& response) {
+      writer.end(number, id, response);
     };
     ++number;
+    // begin() comes when nothing can keep done() from being called.
     if (!line.refusal.empty()) {
-      done(error_response(400, "BadRequestError", line.refusal));
+      const HttpResponse refusal = error_response(400, "BadRequestError", line.refusal);
+      writer.begin(max_inflight);
+      done(refusal);
     } else {
       const auto exchange = std::make_shared<BatchExchange>(std::move(line.request), thread, done);
-      try {
-        handler(exchange);
-      } catch (const Error& error) {
-        exchange->respond(error_response(error));
-      } catch (const std::bad_alloc&) {
-        exchange->respond(error_response(503, "Service Unavailable", "out of memory for this request"));
-      }
+      writer.begin(max_inflight);
+      handle(handler, exchange);
     }
   }
   writer.wait_for_all();
+  out.flush();
   writer.check();
   return writer.counts();
 }

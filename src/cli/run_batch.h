@@ -16,7 +16,7 @@ struct BatchCounts {
 // Reads lines {custom_id, method, url, body} from `in`, gives each to `handler` as the server would, at most
 // `max_inflight` at once, and writes one line for each to `out`, in the order of `in`. A line that is no request, or a
 // request that fails, becomes an entry with an error. Throws Error(kInternal) if `out` fails, kInvalidArgument if `in`
-// has a line of more than 64 MiB.
+// has a line of more than 64 MiB. However it ends, nothing that the handler started is at work any more.
 // `thread` stands in for the connections' and must outlive what the handler starts.
 BatchCounts run_batch(std::istream& in, std::ostream& out, const HttpHandler& handler, WorkThread& thread,
                       int64_t max_inflight);

@@ -4,9 +4,11 @@
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -26,9 +28,9 @@ struct FreeSslContext {
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
 };
 
-// The reason of what OpenSSL has just failed at.
+// The reason of what OpenSSL has failed at; what it adds later only says in which step that was.
 std::string last_reason() {
-  const unsigned long code = ERR_peek_last_error();
+  const unsigned long code = ERR_peek_error();
   if (ERR_SYSTEM_ERROR(code)) return std::strerror(ERR_GET_REASON(code));
   const char* reason = code != 0 ? ERR_reason_error_string(code) : nullptr;
   return reason != nullptr ? reason : "no answer";
@@ -70,8 +72,7 @@ class HttpClient::Connection {
       bio_.reset(BIO_new_connect(where_.c_str()));
       if (bio_ == nullptr) throw failure("cannot connect");
     }
-    ERR_clear_error();
-    if (BIO_do_connect(bio_.get()) <= 0) throw failure(fmt::format("cannot connect ({})", last_reason()));
+    connect(options.timeout);
     set_timeout(options.timeout);
   }
 
@@ -112,14 +113,35 @@ class HttpClient::Connection {
   }
 
  private:
-  void set_timeout(double seconds) {
+  // TCP's and TLS's handshakes, within so many seconds; 0: no limit. The socket blocks afterwards.
+  void connect(double seconds) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point began = Clock::now();
+    ERR_clear_error();
+    BIO_set_nbio(bio_.get(), seconds > 0 ? 1 : 0);
+    while (BIO_do_connect(bio_.get()) <= 0) {
+      if (!BIO_should_retry(bio_.get())) throw failure(fmt::format("cannot connect ({})", last_reason()));
+      const double left = seconds - std::chrono::duration<double>(Clock::now() - began).count();
+      if (left <= 0) throw failure(fmt::format("cannot connect (no answer within {} seconds)", seconds));
+      constexpr double kMost = 1e6;  // milliseconds, an int's worth
+      pollfd socket{descriptor(), static_cast<short>(BIO_should_read(bio_.get()) ? POLLIN : POLLOUT), 0};
+      poll(&socket, 1, static_cast<int>(std::ceil(std::min(left * 1e3, kMost))));
+    }
+    if (seconds > 0) BIO_socket_nbio(descriptor(), 0);
+  }
+
+  int descriptor() const {
     int descriptor = -1;
-    if (seconds <= 0 || BIO_get_fd(bio_.get(), &descriptor) < 0) return;
+    return BIO_get_fd(bio_.get(), &descriptor) < 0 ? -1 : descriptor;
+  }
+
+  void set_timeout(double seconds) {
+    if (seconds <= 0) return;
     timeval time{};
     time.tv_sec = static_cast<time_t>(seconds);
     time.tv_usec = static_cast<suseconds_t>((seconds - std::floor(seconds)) * 1e6);
-    setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-    setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+    setsockopt(descriptor(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    setsockopt(descriptor(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
   }
 
   std::string where_;

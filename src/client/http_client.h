@@ -18,8 +18,8 @@ class HttpClient {
     std::string bearer_token;                                  // empty: none is sent
     std::vector<std::pair<std::string, std::string>> headers;  // more of them
     bool insecure = false;                                     // any certificate will do
-    double timeout = 0;                                        // seconds for one read or write; 0: no limit
-    size_t max_body = size_t{64} << 20;                        // bytes of a whole answer
+    double timeout = 0;                  // seconds to connect, and for one read or write; 0: no limit
+    size_t max_body = size_t{64} << 20;  // bytes of a whole answer
   };
   struct Answer {
     int status = 0;

@@ -79,21 +79,8 @@ class LoadClient::Impl::Connection : public std::enable_shared_from_this<Connect
   bool open() const { return open_; }
 
   void begin(size_t index) {
-    index_ = index;
-    message_ = owner_.requests->message(index);
-    parser_.reset();
-    told_head_ = false;
-    written_ = false;
-    busy_ = true;
-    if (owner_.options.timeout > 0) {
-      deadline_.expires_after(to_duration(owner_.options.timeout));
-      deadline_.async_wait([self = shared_from_this(), index](error_code error) {
-        if (!error && self->busy_ && self->index_ == index)
-          self->fail(fmt::format("no complete answer within {} seconds", self->owner_.options.timeout));
-      });
-    }
-    used_before_ = open_;
-    open_ ? exchange() : connect();
+    if (owner_.options.timeout > 0) deadline_.expires_after(to_duration(owner_.options.timeout));
+    start(index, owner_.requests->message(index));
   }
 
   // Before the next request: the server may have closed the connection, or sent what nobody has asked for.
@@ -113,6 +100,24 @@ class LoadClient::Impl::Connection : public std::enable_shared_from_this<Connect
 
  private:
   using Stream = asio::ssl::stream<tcp::socket&>;
+
+  // `deadline_` is set.
+  void start(size_t index, std::string message) {
+    index_ = index;
+    message_ = std::move(message);
+    parser_.reset();
+    told_head_ = false;
+    written_ = false;
+    busy_ = true;
+    if (owner_.options.timeout > 0) {
+      deadline_.async_wait([self = shared_from_this(), index](error_code error) {
+        if (!error && self->busy_ && self->index_ == index)
+          self->fail(fmt::format("no complete answer within {} seconds", self->owner_.options.timeout));
+      });
+    }
+    used_before_ = open_;
+    open_ ? exchange() : connect();
+  }
 
   void connect() {
     asio::async_connect(socket_, owner_.endpoints, [self = shared_from_this()](error_code error, const tcp::endpoint&) {
@@ -186,13 +191,17 @@ class LoadClient::Impl::Connection : public std::enable_shared_from_this<Connect
     finish({}, now);
   }
 
-  // The server has closed a kept connection just when it was used again, which is nobody's fault.
+  // The server has closed a kept connection just when it was used again, which is nobody's fault. The request goes to a
+  // new one with what is left of its time: this one's streams and message may still be in use by a write.
   void begin_again() {
     close();
-    stream_.reset();
-    socket_ = tcp::socket(owner_.io);
-    used_before_ = false;
-    connect();
+    busy_ = false;
+    const auto fresh = std::make_shared<Connection>(owner_);
+    if (owner_.options.timeout > 0) {
+      fresh->deadline_.expires_at(deadline_.expiry());
+      deadline_.cancel();
+    }
+    fresh->start(index_, message_);
   }
 
   void fail(const std::string& why) {

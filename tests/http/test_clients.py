@@ -52,6 +52,7 @@ class RunBatch(unittest.TestCase):
             line("bad", "/v1/completions", prompt="x", max_tokens=-1),
             line("unknown", "/v1/nothing"),
             json.dumps({"custom_id": "get", "method": "GET", "url": "/health"}),
+            line("deep", "/v1/completions", prompt="x").replace('"x"', "[" * 200000 + "]" * 200000),
             line("last", "/v1/completions", prompt="The sky is", max_tokens=1, temperature=0),
         ]
         with tempfile.TemporaryDirectory() as folder:
@@ -62,10 +63,10 @@ class RunBatch(unittest.TestCase):
                   "--max-inflight", "3")
             entries = [json.loads(text) for text in target.read_text(encoding="utf-8").splitlines()]
             self.assertEqual([path.name for path in pathlib.Path(folder).iterdir() if path.suffix == ".tmp"], [])
-        self.assertEqual([e["custom_id"] for e in entries], ["long", "short", None, "stream", "bad", "unknown", "get", "last"])
-        self.assertEqual([e["response"]["status_code"] for e in entries], [200, 200, 400, 400, 400, 404, 400, 200])
+        self.assertEqual([e["custom_id"] for e in entries], ["long", "short", None, "stream", "bad", "unknown", "get", None, "last"])
+        self.assertEqual([e["response"]["status_code"] for e in entries], [200, 200, 400, 400, 400, 404, 400, 400, 200])
         self.assertEqual(entries[0]["response"]["body"]["usage"]["completion_tokens"], 24)
-        self.assertEqual(entries[1]["response"]["body"]["choices"], entries[7]["response"]["body"]["choices"])
+        self.assertEqual(entries[1]["response"]["body"]["choices"], entries[8]["response"]["body"]["choices"])
         for entry in entries:
             self.assertEqual(entry["error"] is None, entry["response"]["status_code"] == 200)
         self.assertIn("max_tokens", entries[4]["error"]["message"])
