@@ -154,7 +154,8 @@ class BatchWriter {
   int64_t written_ = 0, at_work_ = 0;
 };
 
-// Requests at work refer to the writer, and the thread to what the handler has made for them, until this goes.
+// Once this is gone, however the batch ends, no request refers to the writer and the thread holds nothing of the
+// handler's.
 class WaitForAll {
  public:
   WaitForAll(BatchWriter& writer, WorkThread& thread) : writer_(writer), thread_(thread) {}

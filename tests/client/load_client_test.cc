@@ -21,13 +21,14 @@ namespace {
 constexpr const char* kAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 // Answers each request ("GET / ...\r\n\r\n") of each connection with `answer` after `delay_ms`, and closes the
-// connection after `per_connection` of them.
+// connection `linger_ms` after `per_connection` of them.
 class SmallServer {
  public:
-  SmallServer(std::string answer, int per_connection, int delay_ms = 0)
+  SmallServer(std::string answer, int per_connection, int delay_ms = 0, int linger_ms = 0)
       : answer_(std::move(answer)),
         per_connection_(per_connection),
         delay_ms_(delay_ms),
+        linger_ms_(linger_ms),
         listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -78,18 +79,19 @@ class SmallServer {
       --at_work;
       send(connection, answer_.data(), answer_.size(), MSG_NOSIGNAL);
     }
+    std::this_thread::sleep_for(std::chrono::milliseconds(linger_ms_));
     shutdown(connection, SHUT_RDWR);
   }
 
   std::string answer_;
-  int per_connection_, delay_ms_, listener_;
+  int per_connection_, delay_ms_, linger_ms_, listener_;
   HttpUrl url_;
   std::vector<int> open_;
   std::vector<std::thread> threads_;
   std::thread acceptor_;
 };
 
-struct Record final : LoadClient::Requests {
+struct Record : LoadClient::Requests {
   explicit Record(size_t count) : bodies(count), errors(count), late(count) {}
   std::string message(size_t) override { return "GET / HTTP/1.1\r\n\r\n"; }
   void begin(size_t index, LoadClient::Clock::time_point due, LoadClient::Clock::time_point now) override {
@@ -133,6 +135,28 @@ TEST(LoadClient, ClosedConnectionsAreReplaced) {
   client.run(std::vector<double>(60), record, [] {});
   expect_all_ok(record);
   EXPECT_GE(server.connections, 30);
+}
+
+// The server closes a kept connection between the look at it and the request.
+TEST(LoadClient, ARequestOutlivesItsConnection) {
+  struct Slow final : Record {
+    using Record::Record;
+    std::string message(size_t) override {
+      ++messages;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return "GET / HTTP/1.1\r\nX: " + std::string(1 << 20, 'x') + "\r\n\r\n";
+    }
+    int messages = 0;
+  };
+  SmallServer server(kAnswer, 1, 0, 100);
+  LoadClient client(server.url(), {false, 1, 60});
+  Slow record(3);
+  const auto began = LoadClient::Clock::now();
+  client.run(std::vector<double>(3), record, [] {});
+  expect_all_ok(record);
+  EXPECT_EQ(record.messages, 3);
+  EXPECT_EQ(server.connections, 3);
+  EXPECT_LT(LoadClient::Clock::now() - began, std::chrono::seconds(20));  // no timer of an old connection is waited for
 }
 
 TEST(LoadClient, AllAtOnceAndEachAtItsTime) {
