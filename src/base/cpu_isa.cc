@@ -5,6 +5,10 @@
 
 #include "base/error.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace quire {
 namespace {
 
@@ -64,7 +68,11 @@ bool cpu_has(CpuIsa isa) {
 
 bool cpu_has_avxvnni() {
 #if defined(__x86_64__)
-  return cpu_has(CpuIsa::kAvx2) && __builtin_cpu_supports("avxvnni");
+  // Older compilers have no name for it.
+  constexpr unsigned kLeaf = 7, kSubleaf = 1, kBit = 4;  // of eax
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return cpu_has(CpuIsa::kAvx2) && __get_cpuid_count(kLeaf, kSubleaf, &eax, &ebx, &ecx, &edx) != 0 &&
+         (eax >> kBit & 1) != 0;
 #else
   return false;
 #endif
