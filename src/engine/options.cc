@@ -1,5 +1,7 @@
 #include "engine/options.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -305,7 +307,8 @@ void read_pooler_config(EngineConfig& config) {
   for (const auto& [key, value] : json.items()) {
     if (key == "pooling_type" || key == "seq_pooling_type") {
       const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
-      if (name != "LAST" && name != "MEAN") refuse_pooler_config(key + " " + name + ": LAST and MEAN are known");
+      if (name != "LAST" && name != "MEAN")
+        refuse_pooler_config(fmt::format("{} {}: LAST and MEAN are known", key, name));
       config.pooling = name == "LAST" ? Pooling::kLast : Pooling::kMean;
     } else if (key == "normalize" || key == "use_activation") {
       if (!value.is_boolean()) refuse_pooler_config(key + " must be true or false");
