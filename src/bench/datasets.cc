@@ -194,8 +194,11 @@ std::vector<DatasetRequest> custom_requests(const DatasetOptions& options, const
     }
     if (!options.skip_chat_template && coder != nullptr) {
       std::optional<std::string> message = coder->as_message(prompt.text);
-      if (message) prompt.text = *std::move(message);
-      bare = bare || !message;
+      if (message) {
+        prompt.text = *std::move(message);
+      } else {
+        bare = true;
+      }
     }
     request.prompt_len = prompt_length(prompt.text, coder);
     request.prompt = std::move(prompt.text);

@@ -60,7 +60,8 @@ std::vector<std::vector<int32_t>> encode_bad_words(const std::vector<std::string
 std::string settings_hash(const Engine& engine) {
   const EngineConfig& config = engine.config();
   std::string text = QUIRE_VERSION;
-  for (const std::string& value : {config.model, config.dtype, config.kv_cache_dtype, std::string(engine.device().name())}) {
+  for (const std::string& value :
+       {config.model, config.dtype, config.kv_cache_dtype, std::string(engine.device().name())}) {
     text += '\0' + value;
   }
   text += '\0' + std::to_string(engine.max_model_len());

@@ -24,8 +24,8 @@ struct ServerConfig {
   int64_t max_body_size = 32 << 20;    // bytes
   int64_t max_write_buffer = 1 << 20;  // bytes a slow reader may leave unread before its stream is aborted
   int32_t max_connections = 8192;
-  double header_timeout = 10;      // seconds for the whole header block of a request that has begun
-  double body_timeout = 30;        // seconds between two reads of a body, and for all of one that comes slower than 1 KiB/s
+  double header_timeout = 10;  // seconds for the whole header block of a request that has begun
+  double body_timeout = 30;    // seconds between two reads of a body, and for all of one that comes slower than 1 KiB/s
   double keep_alive_timeout = 75;  // seconds between two requests of a connection
   double write_timeout = 30;       // seconds without progress of a write
   double shutdown_timeout = 0;     // seconds that running requests get at SIGTERM; 0 = abort them
@@ -61,8 +61,8 @@ struct ServerConfig {
   // those of this host, so that no web page can reach the server by a name of its own (DNS rebinding).
   std::vector<std::string> allowed_hosts;
   bool metrics_without_api_key = false;
-  bool server_dev_mode = false;  // /server_info, /reset_prefix_cache
-  std::string options_json;      // all options as they were started with, for /server_info
+  bool server_dev_mode = false;           // /server_info, /reset_prefix_cache
+  std::string options_json;               // all options as they were started with, for /server_info
   bool disable_fastapi_docs = false;      // no /openapi.json and /docs
   std::string fingerprint_mode = "full";  // system_fingerprint: full = program, version, hash; hash; custom; none
   std::string fingerprint_value;          // of mode custom

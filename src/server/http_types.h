@@ -56,8 +56,8 @@ class HttpExchange {
   // Runs work on the connection's thread, one at a time and in order. Never blocks.
   virtual void post(std::function<void()> work) = 0;
   // What runs `work` on the connection's thread when it is called, on any thread. Calls that come before the work has
-  // begun are one. Calling it allocates nothing, throws nothing, and is cheap if many connections are woken at once; the
-  // work is not in order with what other threads post.
+  // begun are one. Calling it allocates nothing, throws nothing, and is cheap if many connections are woken at once;
+  // the work is not in order with what other threads post.
   virtual std::function<void()> make_waker(std::function<void()> work) = 0;
 };
 
