@@ -76,8 +76,9 @@ class WithHeaders : public HttpExchange {
   HttpResponse add(HttpResponse response) const {
     const size_t own = response.headers.size();
     for (const auto& header : headers_) {
-      const bool there = std::any_of(response.headers.begin(), response.headers.begin() + static_cast<ptrdiff_t>(own),
-                                     [&](const auto& known) { return equal_ignoring_case(known.first, header.first); });
+      const bool there = std::any_of(
+          response.headers.begin(), response.headers.begin() + static_cast<ptrdiff_t>(own),
+          [&](const HttpHeaders::value_type& known) { return equal_ignoring_case(known.first, header.first); });
       if (!there) response.headers.push_back(header);
     }
     return response;
