@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/device.h"
+#include "engine/forwarding_device.h"
 
 namespace quire {
 
@@ -71,46 +71,19 @@ class AheadRunner final : public Runner {
   std::map<const Sequence*, int32_t> newest_;
 };
 
-class AheadDevice final : public EngineDevice {
+class AheadDevice final : public ForwardingDevice {
  public:
-  explicit AheadDevice(std::unique_ptr<EngineDevice> inner) : inner_(std::move(inner)) {}
+  using ForwardingDevice::ForwardingDevice;
 
-  std::string_view name() const override { return inner_->name(); }
-  std::string description() const override { return inner_->description(); }
-  void use_here() override { inner_->use_here(); }
-  ThreadPool& threads() override { return inner_->threads(); }
-  int64_t default_num_seqs() const override { return inner_->default_num_seqs(); }
-  int64_t default_batched_tokens() const override { return inner_->default_batched_tokens(); }
-  ComputeDType compute_dtype(const std::string& dtype) const override { return inner_->compute_dtype(dtype); }
-  DType automatic_kv_dtype(ComputeDType compute, const ModelConfig& model) const override {
-    return inner_->automatic_kv_dtype(compute, model);
-  }
-  std::unique_ptr<ModelDevice> make_model_device(const Checkpoint& checkpoint, const ModelOptions& options) override {
-    return inner_->make_model_device(checkpoint, options);
-  }
-  std::unique_ptr<AttentionBackend> make_backend(const std::string& backend, const AttentionGroup& group,
-                                                 ExtendStrategy strategy) override {
-    return inner_->make_backend(backend, group, strategy);
-  }
-  RunnerMemory runner_memory(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
-                             const RunnerOptions& options) const override {
-    return inner_->runner_memory(model, backend, group, options);
-  }
-  KvBudget kv_budget(const EngineConfig& config, const RunnerMemory& memory) const override {
-    return inner_->kv_budget(config, memory);
-  }
-  KvMemory allocate_kv(size_t bytes) override { return inner_->allocate_kv(bytes); }
   std::unique_ptr<Runner> make_runner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
                                       const KvCache& kv, BlockTables& tables, const RunnerOptions& options) override {
-    auto made = std::make_unique<AheadRunner>(inner_->make_runner(model, backend, group, kv, tables, options));
+    auto made =
+        std::make_unique<AheadRunner>(ForwardingDevice::make_runner(model, backend, group, kv, tables, options));
     runner = made.get();
     return made;
   }
 
   AheadRunner* runner = nullptr;  // the engine's
-
- private:
-  std::unique_ptr<EngineDevice> inner_;
 };
 
 }  // namespace quire

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "cli/serve.h"
 #include "engine/engine.h"
+#include "engine/forwarding_device.h"
 #include "engine/parts.h"
 #include "reliability/handover.h"
 
@@ -91,42 +92,18 @@ class FaultyRunner final : public Runner {
 };
 
 // Another device in all but its runner.
-class FaultyDevice final : public EngineDevice {
+class FaultyDevice final : public ForwardingDevice {
  public:
   FaultyDevice(std::unique_ptr<EngineDevice> inner, Faults faults)
-      : inner_(std::move(inner)), faults_(std::move(faults)) {}
-  std::string_view name() const override { return inner_->name(); }
-  std::string description() const override { return inner_->description(); }
-  void use_here() override { inner_->use_here(); }
-  ThreadPool& threads() override { return inner_->threads(); }
-  int64_t default_num_seqs() const override { return inner_->default_num_seqs(); }
-  int64_t default_batched_tokens() const override { return inner_->default_batched_tokens(); }
-  ComputeDType compute_dtype(const std::string& name) const override { return inner_->compute_dtype(name); }
-  DType automatic_kv_dtype(ComputeDType compute, const ModelConfig& model) const override {
-    return inner_->automatic_kv_dtype(compute, model);
-  }
-  std::unique_ptr<ModelDevice> make_model_device(const Checkpoint& checkpoint, const ModelOptions& options) override {
-    return inner_->make_model_device(checkpoint, options);
-  }
-  std::unique_ptr<AttentionBackend> make_backend(const std::string& name, const AttentionGroup& group,
-                                                 ExtendStrategy strategy) override {
-    return inner_->make_backend(name, group, strategy);
-  }
-  RunnerMemory runner_memory(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
-                             const RunnerOptions& options) const override {
-    return inner_->runner_memory(model, backend, group, options);
-  }
-  KvBudget kv_budget(const EngineConfig& config, const RunnerMemory& runner) const override {
-    return inner_->kv_budget(config, runner);
-  }
-  KvMemory allocate_kv(size_t bytes) override { return inner_->allocate_kv(bytes); }
+      : ForwardingDevice(std::move(inner)), faults_(std::move(faults)) {}
+
   std::unique_ptr<Runner> make_runner(const Model& model, const AttentionBackend& backend, const AttentionGroup& group,
                                       const KvCache& kv, BlockTables& tables, const RunnerOptions& options) override {
-    return std::make_unique<FaultyRunner>(inner_->make_runner(model, backend, group, kv, tables, options), faults_);
+    return std::make_unique<FaultyRunner>(ForwardingDevice::make_runner(model, backend, group, kv, tables, options),
+                                          faults_);
   }
 
  private:
-  std::unique_ptr<EngineDevice> inner_;
   Faults faults_;
 };
 
