@@ -1,5 +1,5 @@
 # quire_module(NAME [DEPENDS ...]): the static library quire_NAME from every .cc file under the current folder.
-# Files named *_avx2.cc, *_avxvnni.cc and *_avx512.cc get the flags of their instruction set and are chosen at run time by cpuid. (GCC
+# Files named *_avx2.cc, *_avxvnni.cc, *_avx512.cc and *_amx.cc get the flags of their instruction set and are chosen at run time by cpuid. (GCC
 # 12 warns falsely of uninitialized values inside its own AVX-512 headers, GCC bug 105593.)
 # *.cu and *_gpu.cc are built for a GPU only (QUIRE_CUDA, QUIRE_HIP), *_nogpu.cc without one only; *_hip.cc for AMD's only.
 function(quire_module name)
@@ -28,6 +28,8 @@ function(quire_module name)
         set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx2};-mavxvnni")
       elseif(source MATCHES "_avx512\\.cc$")
         set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx512}")
+      elseif(source MATCHES "_amx\\.cc$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${avx512};-mamx-tile;-mamx-bf16")
       endif()
     endforeach()
     target_link_libraries(quire_${name} PUBLIC quire_flags ${ARG_DEPENDS})

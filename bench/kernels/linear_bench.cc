@@ -88,6 +88,42 @@ __attribute__((target("avx2"))) int32_t int8_loop_avx2() {
   return std::accumulate(lanes, lanes + 8, 0);
 }
 
+constexpr int kFloatChains = 12;
+
+// What products of floats could do: by multiply-adds of floats, by dot products of bfloat16 pairs.
+__attribute__((target("avx512f,avx512bf16"))) float float_loop(bool pairs) {
+  __m512 sums[kFloatChains];
+#pragma GCC unroll 16
+  for (__m512& sum : sums) {
+    sum = _mm512_setzero_ps();
+    asm volatile("" : "+v"(sum));  // else all of them would be one
+  }
+  __m512i bits = _mm512_set1_epi32(0x30003000);
+  for (int64_t step = 0; step < kPeakSteps; ++step) {
+    asm volatile("" : "+v"(bits));
+    const __m512 a = _mm512_castsi512_ps(bits);
+    if (pairs) {
+#pragma GCC unroll 16
+      for (__m512& sum : sums) sum = _mm512_dpbf16_ps(sum, (__m512bh)bits, (__m512bh)bits);
+    } else {
+#pragma GCC unroll 16
+      for (__m512& sum : sums) sum = _mm512_fmadd_ps(a, a, sum);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 1; i < kFloatChains; ++i) sums[0] = _mm512_add_ps(sums[0], sums[i]);
+  float lanes[16];
+  std::memcpy(lanes, &sums[0], sizeof lanes);
+  return std::accumulate(lanes, lanes + 16, 0.0f);
+}
+
+// GFLOP/s of one core.
+double float_peak(bool pairs) {
+  volatile float sink = 0;
+  const double seconds = best_seconds([&] { sink = float_loop(pairs); });
+  return static_cast<double>(kPeakSteps) * kFloatChains * (pairs ? 64 : 32) / seconds * 1e-9;
+}
+
 // int8 multiply-adds from registers, in GOP/s (one multiply-add = 2).
 double int8_peak(ThreadPool& pool) {
   const bool wide = cpu_isa() == CpuIsa::kAvx512;
@@ -182,8 +218,12 @@ void measure(DType dtype, LinearCompute compute, int64_t out, int64_t in, Thread
 void run(int threads) {
   ThreadPool pool(threads);
   std::printf("instruction set %s, %d threads: int8 %.0f GOP/s, read %.1f GB/s (256 MB), %.1f GB/s (1 MB a thread)\n",
-              std::string(cpu_isa_name(cpu_isa())).c_str(), threads, int8_peak(pool), read_peak(256 << 20, pool),
+              std::string(cpu_kernels_name()).c_str(), threads, int8_peak(pool), read_peak(256 << 20, pool),
               read_peak(int64_t{1 << 20} * threads, pool));
+  if (__builtin_cpu_supports("avx512bf16") != 0) {
+    std::printf("one core, 512 bits: f32 multiply-add %.0f GFLOP/s, vdpbf16ps %.0f GFLOP/s\n", float_peak(false),
+                float_peak(true));
+  }
   std::printf(
       "                    | m = 1                             | m = 8                  | m = 32                 | m = "
       "256\n");

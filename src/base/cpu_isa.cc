@@ -8,6 +8,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace quire {
 namespace {
@@ -16,10 +20,11 @@ struct Choice {
   std::string_view name;
   CpuIsa isa;
   bool (*has)();
-  bool avxvnni = false;
+  bool avxvnni = false, amx = false;
 };
 
-constexpr Choice kChoices[] = {{"avx512", CpuIsa::kAvx512, [] { return cpu_has(CpuIsa::kAvx512); }},
+constexpr Choice kChoices[] = {{"amx", CpuIsa::kAvx512, cpu_has_amx, false, true},
+                               {"avx512", CpuIsa::kAvx512, [] { return cpu_has(CpuIsa::kAvx512); }},
                                {"avxvnni", CpuIsa::kAvx2, cpu_has_avxvnni, true},
                                {"avx2", CpuIsa::kAvx2, [] { return cpu_has(CpuIsa::kAvx2); }},
                                {"scalar", CpuIsa::kScalar, [] { return true; }}};
@@ -78,6 +83,20 @@ bool cpu_has_avxvnni() {
 #endif
 }
 
+bool cpu_has_amx() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr unsigned kLeaf = 7, kBF16Bit = 22, kTileBit = 24;  // of edx
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!cpu_has(CpuIsa::kAvx512) || __get_cpuid_count(kLeaf, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx >> kBF16Bit & 1) == 0 || (edx >> kTileBit & 1) == 0) return false;
+  // Linux keeps the tiles' 8 KiB for processes that ask for them (its documentation: arch/x86/xstate).
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 std::string_view cpu_isa_name(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kScalar:
@@ -92,6 +111,7 @@ std::string_view cpu_isa_name(CpuIsa isa) {
 
 CpuIsa cpu_isa() { return decided().isa; }
 bool cpu_avxvnni() { return decided().avxvnni; }
+bool cpu_amx() { return decided().amx; }
 std::string_view cpu_kernels_name() { return decided().name; }
 
 }  // namespace quire

@@ -35,7 +35,8 @@ TEST(CpuIsaDeathTest, ForcedByTheEnvironment) {
         try {
           cpu_isa();
         } catch (const Error& error) {
-          _exit(std::string(error.what()).find("sse9: not one of avx512, avxvnni, avx2, scalar") != std::string::npos
+          _exit(std::string(error.what()).find("sse9: not one of amx, avx512, avxvnni, avx2, scalar") !=
+                        std::string::npos
                     ? 0
                     : 1);
         }

@@ -94,7 +94,9 @@ Reference reference_product(const std::vector<float>& x, int64_t ldx, int64_t m,
           magnitude += 2 * 0.02 * 8 * 127 * std::fabs(row[static_cast<size_t>(k)]) / 16;
       }
       result.y.push_back(sum);
-      result.bound.push_back(static_cast<double>(w.in + 4) * kHalfUlp * magnitude + 1e-30);
+      // Tiles of AMX take x in two parts of 8 bits, each rounded.
+      const double split = compute == LinearCompute::kBF16 && cpu_amx() ? 0x1p-18 * magnitude : 0.0;
+      result.bound.push_back(static_cast<double>(w.in + 4) * kHalfUlp * magnitude + split + 1e-30);
     }
   }
   return result;
@@ -141,7 +143,7 @@ std::string name_of(const Format& format) {
 std::vector<int64_t> widths(DType source) {
   switch (block_elements(source)) {
     case 1:
-      return {1, 7, 33, 200};
+      return {1, 7, 32, 33, 200, 544};
     case 256:
       return {256, 768};
     default:

@@ -29,6 +29,10 @@ const LinearKernels& kernels_for(CpuIsa isa) {
   return linear_kernels_scalar();
 }
 
+bool takes_tiles(LinearCompute compute, int64_t in) {
+  return compute == LinearCompute::kBF16 && in % kGroup == 0 && cpu_amx();
+}
+
 // Memory of one packed weight: whole pages of its own, huge ones where the kernel gives them (fewer TLB misses on a
 // stream).
 class Pages {
@@ -75,10 +79,14 @@ struct PackedLinear::Impl {
   std::unique_ptr<Pages> pages;
   const LinearKernels* kernels = nullptr;
 
+  size_t float_bytes(int64_t m) const {
+    return static_cast<size_t>(m * in) * sizeof(float) + (kernels == &linear_kernels_amx() ? kTileSlack : 0);
+  }
+
   PackedRows take_rows(int64_t m, Workspace& workspace) const {
     PackedRows rows{};
     if (compute != LinearCompute::kInt8) {
-      rows.floats = workspace.take<float>(static_cast<size_t>(m * in));
+      rows.floats = workspace.take<float>(float_bytes(m) / sizeof(float));
       return rows;
     }
     const auto groups = static_cast<size_t>(m * in / kGroup);
@@ -121,7 +129,8 @@ PackedLinear PackedLinear::pack_stacked(const std::vector<Part>& parts, int64_t 
   auto impl = std::make_unique<Impl>();
   impl->in = in;
   impl->compute = compute;
-  impl->kernels = &kernels_for(cpu_isa());
+  const bool tiles = takes_tiles(compute, in);
+  impl->kernels = tiles ? &linear_kernels_amx() : &kernels_for(cpu_isa());
   size_t bytes = 0;
   // Neighbours of one format share a segment if the seam falls on a panel's edge; else the seam would need rows of two
   // sources in one panel.
@@ -135,7 +144,7 @@ PackedLinear PackedLinear::pack_stacked(const std::vector<Part>& parts, int64_t 
       throw invalid_argument("a weight of " + std::to_string(part.out) + " x " + std::to_string(in) +
                              " is no whole number of " + std::string(dtype_name(part.source)) + " blocks");
     }
-    const PanelFormat format = panel_format(part.source, compute);
+    const PanelFormat format = tiles ? PanelFormat::kBF16Pairs : panel_format(part.source, compute);
     const bool joins = !impl->segments.empty() && impl->segments.back().format == format &&
                        impl->segments.back().rows % kPanelRows == 0;
     if (joins) {
@@ -184,8 +193,7 @@ size_t PackedLinear::bytes() const { return impl_ ? impl_->pages->bytes() : 0; }
 LinearCompute PackedLinear::compute() const { return impl_->compute; }
 
 size_t PackedLinear::workspace_bytes(int64_t m) const {
-  if (impl_->compute != LinearCompute::kInt8)
-    return static_cast<size_t>(m * impl_->in) * sizeof(float) + kAlignmentSlack;
+  if (impl_->compute != LinearCompute::kInt8) return impl_->float_bytes(m) + kAlignmentSlack;
   const int64_t groups = impl_->in / kGroup;
   return static_cast<size_t>(m * (impl_->in + groups * kGroupSideBytes)) + 4 * kAlignmentSlack;
 }

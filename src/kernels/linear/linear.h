@@ -2,13 +2,14 @@
 // y = x W^T (+ y): the matrix product of every linear layer. x [m, in] f32, W [out, in] packed, y [m, out] f32.
 //
 // Packed weights are panels of 16 output rows laid out for the instruction set in use:
-//   kF32, kBF16  every element, converted; f32 accumulation
+//   kF32, kBF16  every element, converted; f32 accumulation. kBF16 on AMX: x counts to 2^-18 of its values
 //   kInt8        4- or 8-bit codes with a scale (and a minimum) for each row and group of 32 or 16 columns: w = scale *
 //   code + min.
 //                x is quantized to int8 for each row and group of 32; a group's products are summed in int32.
 // Order of arithmetic: groups (or single columns) in ascending order into one f32 accumulator for each (row of x, row
-// of W) by fused multiply-add, for any m, thread count and instruction set: a row of y does not depend on the other
-// rows of x. With `accumulate` the finished sum is added to y.
+// of W) by fused multiply-add, for any m, thread count and instruction set (but AMX, which has an order of its own, for
+// any m and thread count): a row of y does not depend on the other rows of x. With `accumulate` the finished sum is
+// added to y.
 #include <cstddef>
 #include <cstdint>
 #include <functional>

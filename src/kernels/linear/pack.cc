@@ -129,13 +129,19 @@ void pack_q6_row(const uint8_t* src, int64_t in, int64_t row, std::byte* panel) 
   }
 }
 
+// Where kBF16Pairs has column k of a row.
+int64_t pair_index(int64_t k, int64_t row) { return k / 2 * 2 * kPanelRows + 2 * row + k % 2; }
+
 void pack_float_row(const float* src, int64_t in, PanelFormat format, int64_t row, std::byte* panel) {
   if (format == PanelFormat::kF32) {
     auto* out = reinterpret_cast<float*>(panel) + row;
     for (int64_t k = 0; k < in; ++k) out[k * kPanelRows] = src[k];
-  } else {
+  } else if (format == PanelFormat::kBF16) {
     auto* out = reinterpret_cast<uint16_t*>(panel) + row;
     for (int64_t k = 0; k < in; ++k) out[k * kPanelRows] = f32_to_bf16(src[k]);
+  } else {
+    auto* out = reinterpret_cast<uint16_t*>(panel);
+    for (int64_t k = 0; k < in; ++k) out[pair_index(k, row)] = f32_to_bf16(src[k]);
   }
 }
 
@@ -172,7 +178,7 @@ void pack_panel(DType source, const std::byte* rows, int64_t count, int64_t in, 
   if (count < kPanelRows) std::memset(panel, 0, static_cast<size_t>(panel_bytes(format, in)));
   const int64_t row_bytes = storage_bytes(source, in);
   std::vector<float> floats;
-  if (format == PanelFormat::kF32 || format == PanelFormat::kBF16) floats.resize(static_cast<size_t>(in));
+  if (is_float(format)) floats.resize(static_cast<size_t>(in));
   for (int64_t row = 0; row < count; ++row) {
     const auto* src = reinterpret_cast<const uint8_t*>(rows + row * row_bytes);
     switch (format) {
@@ -192,6 +198,7 @@ void pack_panel(DType source, const std::byte* rows, int64_t count, int64_t in, 
         break;
       case PanelFormat::kF32:
       case PanelFormat::kBF16:
+      case PanelFormat::kBF16Pairs:
         dequantize(source, src, floats.data(), in);
         pack_float_row(floats.data(), in, format, row, panel);
         break;
@@ -224,6 +231,9 @@ void unpack_row(PanelFormat format, const std::byte* panel, int64_t row, int64_t
       return;
     case PanelFormat::kBF16:
       for (int64_t k = 0; k < in; ++k) dst[k] = bf16_to_f32(half(panel, k * kPanelRows + row));
+      return;
+    case PanelFormat::kBF16Pairs:
+      for (int64_t k = 0; k < in; ++k) dst[k] = bf16_to_f32(half(panel, pair_index(k, row)));
       return;
     case PanelFormat::kU4:
     case PanelFormat::kU5: {

@@ -3,6 +3,7 @@
 //
 // A packed weight is panels of 16 rows, one lane a row. In a panel, columns ascend:
 //   kF32   [in][16] floats             kBF16  [in][16] bfloat16
+//   kBF16Pairs  [in / 2][16][2] bfloat16, for AMX; in is a multiple of 32
 //   kU4    for each group of 32 columns: 16 f16 scales, 16 f16 minima, 4 x 64 bytes of codes: byte 4*row + c of the
 //   p-th
 //          64 holds that of column 8p + c in its low and of column 8p + 4 + c in its high half. w = scale * code + min
@@ -24,7 +25,9 @@
 
 namespace quire {
 
-enum class PanelFormat : uint8_t { kF32, kBF16, kU4, kU5, kK4, kK5, kU8, kU6 };
+enum class PanelFormat : uint8_t { kF32, kBF16, kBF16Pairs, kU4, kU5, kK4, kK5, kU8, kU6 };
+
+constexpr bool is_float(PanelFormat format) { return format <= PanelFormat::kBF16Pairs; }
 
 constexpr int64_t kPanelRows = 16;
 constexpr int64_t kGroup = 32;   // columns that share a scale of x
@@ -40,6 +43,7 @@ constexpr int64_t panel_bytes(PanelFormat format, int64_t in) {
     case PanelFormat::kF32:
       return in * kPanelRows * 4;
     case PanelFormat::kBF16:
+    case PanelFormat::kBF16Pairs:
       return in * kPanelRows * 2;
     case PanelFormat::kU4:
       return in / kGroup * kU4GroupBytes;
@@ -66,7 +70,8 @@ struct RowTiles {
 };
 
 // x as the kernels read it. A tile of T rows from row r:
-//   floats   at r * in:           [in][T]                              for kF32 and kBF16, else
+//   floats   at r * in:           [in][T]                              for kF32 and kBF16; for kBF16Pairs
+//                                 [in / 32][2][T][32] bfloat16         x rounded, and what that left over; for codes
 //   codes    at r * in:           [in / 32][T][32] int8
 //   scales   at r * in / 32:      [in / 32][T]                         x = scale * code
 //   sums     at r * in / 32:      [in / 32][T]                         scale * sum of the group's codes
@@ -108,5 +113,8 @@ const LinearKernels& linear_kernels_scalar();
 const LinearKernels& linear_kernels_avx2();
 const LinearKernels& linear_kernels_avxvnni();
 const LinearKernels& linear_kernels_avx512();
+// For kBF16Pairs only. Reads kTileSlack bytes past the floats.
+const LinearKernels& linear_kernels_amx();
+constexpr int64_t kTileSlack = 128;
 
 }  // namespace quire
