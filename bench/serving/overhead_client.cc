@@ -3,8 +3,8 @@
 //
 //   quire_overhead_client --port 8000 [--clients 64] [--tokens 512] [--seconds 10] [--warmup 1] [--handover FILE]
 //                         [--model m]
-// Each client sends one request after the other on a connection of its own. Works with any server that has
-// /v1/completions and takes ignore_eos. Prints one JSON object.
+// Each client sends one request after the other on a connection of its own, opened again when the server ends it. Works
+// with any server that has /v1/completions and takes ignore_eos. Prints one JSON object.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -42,6 +43,7 @@ struct Client {
   int socket = -1;
   std::string line;                 // the beginning of one that is still to end
   size_t position = 0, events = 0;  // of the present request
+  int closed = 0;                   // connections in a row that ended before an answer began
   int64_t sent = 0, last = 0;
 };
 
@@ -50,11 +52,7 @@ class Load {
   explicit Load(Options options) : options_(std::move(options)), clients_(options_.clients), epoll_(epoll_create1(0)) {
     if (!options_.handover.empty()) handover_ = quire::map_handover_times(options_.handover, false);
     for (size_t i = 0; i < clients_.size(); ++i) {
-      clients_[i].socket = connect();
-      epoll_event event{};
-      event.events = EPOLLIN;
-      event.data.u64 = i;
-      epoll_ctl(epoll_, EPOLL_CTL_ADD, clients_[i].socket, &event);
+      open(i);
       send_request(i);
     }
   }
@@ -88,6 +86,26 @@ class Load {
     return fd;
   }
 
+  void open(size_t index) {
+    clients_[index].socket = connect();
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = index;
+    epoll_ctl(epoll_, EPOLL_CTL_ADD, clients_[index].socket, &event);
+  }
+
+  // Servers end connections that are kept alive when they like; the request then goes out again on another one.
+  void reopen(size_t index) {
+    Client& client = clients_[index];
+    constexpr int kMost = 3;
+    if (client.position > 0) throw std::runtime_error("the server has closed a connection within an answer");
+    if (++client.closed > kMost) throw std::runtime_error("the server closes connections without an answer");
+    close(client.socket);
+    client.line.clear();
+    open(index);
+    send_request(index);
+  }
+
   void send_request(size_t index) {
     std::string body = R"({"model":")" + options_.model + R"(","prompt":"Once upon )" + std::to_string(index) +
                        R"(","stream":true,"temperature":0,"ignore_eos":true,"max_tokens":)" +
@@ -101,7 +119,9 @@ class Load {
     client.position = 0;
     client.events = 0;
     client.sent = now_ns();
-    if (send(client.socket, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    const ssize_t sent = send(client.socket, text.data(), text.size(), MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return;  // read_some() is told so
+    if (sent != static_cast<ssize_t>(text.size())) {
       throw std::runtime_error("a request can't be sent");
     }
   }
@@ -111,7 +131,7 @@ class Load {
     while (true) {
       const ssize_t bytes = read(client.socket, buffer_, sizeof buffer_);
       if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
-      if (bytes <= 0) throw std::runtime_error("the server has closed a connection");
+      if (bytes <= 0) return reopen(index);
       const int64_t now = now_ns();
       ++reads_;
       std::string_view rest(buffer_, static_cast<size_t>(bytes));
@@ -164,6 +184,7 @@ class Load {
     }
     client.position += tokens;
     client.last = now;
+    client.closed = 0;
   }
 
   static double percentile(std::vector<int64_t>& values, double share) {

@@ -157,21 +157,17 @@ class HttpConnection::Exchange : public HttpExchange {
   std::shared_ptr<WakeList::Entry> give_up_;
 };
 
-HttpConnection::HttpConnection(std::shared_ptr<HttpServerState> state, HttpLoop& loop, HttpSocket socket,
-                               const TlsSettings& tls, std::string peer)
-    : state_(std::move(state)),
+HttpConnection::HttpConnection(ConnectionSlot slot, HttpLoop& loop, HttpSocket socket, const TlsSettings& tls,
+                               std::string peer)
+    : slot_(std::move(slot)),
       loop_(loop),
       stream_(std::move(socket), tls),
       peer_(std::move(peer)),
       wake_(stream_.get_executor()) {
   loop_.connections.insert(this);
-  ++state_->connections;
 }
 
-HttpConnection::~HttpConnection() {
-  --state_->connections;
-  loop_.connections.erase(this);
-}
+HttpConnection::~HttpConnection() { loop_.connections.erase(this); }
 
 void HttpConnection::start() {
   asio::co_spawn(

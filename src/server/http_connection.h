@@ -59,6 +59,22 @@ struct HttpLoop {
   WakeListRunner wake_runner{context, wakes};
 };
 
+// One of the connections that a server may have, from being accepted on.
+class ConnectionSlot {
+ public:
+  explicit ConnectionSlot(std::shared_ptr<HttpServerState> state) : state_(std::move(state)) { ++state_->connections; }
+  ~ConnectionSlot() {
+    if (state_ != nullptr) --state_->connections;
+  }
+  ConnectionSlot(ConnectionSlot&&) noexcept = default;
+  ConnectionSlot& operator=(ConnectionSlot&&) = delete;
+
+  const std::shared_ptr<HttpServerState>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<HttpServerState> state_;
+};
+
 // Bytes that have arrived and were not used yet. One reader fills it while one parser takes from the front.
 class InputBuffer {
  public:
@@ -76,8 +92,7 @@ class InputBuffer {
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
-  HttpConnection(std::shared_ptr<HttpServerState> state, HttpLoop& loop, HttpSocket socket, const TlsSettings& tls,
-                 std::string peer);
+  HttpConnection(ConnectionSlot slot, HttpLoop& loop, HttpSocket socket, const TlsSettings& tls, std::string peer);
   ~HttpConnection();
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
@@ -122,7 +137,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void end_stream();
   void fire_disconnect();
 
-  std::shared_ptr<HttpServerState> state_;
+  ConnectionSlot slot_;
+  const std::shared_ptr<HttpServerState>& state_ = slot_.state();
   HttpLoop& loop_;
   HttpStream stream_;
   std::string peer_;

@@ -189,9 +189,10 @@ void HttpServer::Impl::take_client(HttpLoop& loop, Socket socket) {
   }
   set_options(socket);
   std::string peer = peer_name(socket);
-  asio::post(loop.context, [state = state, &loop, socket = std::move(socket), peer = std::move(peer),
+  asio::post(loop.context, [slot = ConnectionSlot(state), &loop, socket = std::move(socket), peer = std::move(peer),
                             settings = tls ? tls->settings() : TlsSettings()]() mutable {
-    std::make_shared<HttpConnection>(state, loop, HttpSocket(std::move(socket)), settings, std::move(peer))->start();
+    std::make_shared<HttpConnection>(std::move(slot), loop, HttpSocket(std::move(socket)), settings, std::move(peer))
+        ->start();
   });
 }
 
