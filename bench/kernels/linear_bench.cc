@@ -201,10 +201,10 @@ void measure(DType dtype, LinearCompute compute, int64_t out, int64_t in, Thread
     std::vector<float> x(static_cast<size_t>(m * in)), y(static_cast<size_t>(m * out));
     std::mt19937 random(3);
     for (float& value : x) value = static_cast<float>(random() % 2001) * 1e-3f - 1.0f;
-    Workspace workspace(copies[0].workspace_bytes(m));
+    Workspace workspace(copies[0].workspace_bytes(m, pool.workers()));
     size_t next = 0;
     const double seconds = best_seconds([&] {
-      copies[next].forward(x.data(), in, y.data(), out, m, false, workspace, pool);
+      copies[next].forward({x.data(), in}, y.data(), out, m, false, workspace, pool);
       next = (next + 1) % copies.size();
     });
     const double operations = 2.0 * static_cast<double>(m * out * in);

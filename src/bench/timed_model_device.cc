@@ -61,6 +61,18 @@ class TimedLinear final : public LinearLayer {
     end(m, 0);
     return true;
   }
+  bool forward_normed(const NormInput& x, void* y, int64_t m, Workspace& workspace) const override {
+    times_.begin_op();
+    if (!inner_->forward_normed(x, y, m, workspace)) return false;
+    end(m, 0);
+    return true;
+  }
+  bool add_silu_mul(const void* gate_up, float* y, int64_t m, Workspace& workspace) const override {
+    times_.begin_op();
+    if (!inner_->add_silu_mul(gate_up, y, m, workspace)) return false;
+    end(m, product(m, size_.in * size_.element) + product(m, size_.out) * sizeof(float));
+    return true;
+  }
 
  private:
   void end(int64_t m, double other_bytes) const {

@@ -22,15 +22,29 @@ class CpuLinear final : public LinearLayer {
 
   const PackedLinear& weight() const { return weight_; }
   bool int8() const override { return weight_.compute() == LinearCompute::kInt8; }
-  size_t workspace_bytes(int64_t m) const override { return weight_.workspace_bytes(m); }
+  size_t workspace_bytes(int64_t m) const override { return weight_.workspace_bytes(m, pool_.workers()); }
   void forward(const void* x, void* y, int64_t m, Workspace& workspace) const override {
     forward_f32(x, static_cast<float*>(y), m, false, workspace);
   }
   void forward_f32(const void* x, float* y, int64_t m, bool accumulate, Workspace& workspace) const override {
-    weight_.forward(static_cast<const float*>(x), weight_.in(), y, weight_.out(), m, accumulate, workspace, pool_);
+    multiply({static_cast<const float*>(x), weight_.in()}, y, m, accumulate, workspace);
+  }
+  bool forward_normed(const NormInput& x, void* y, int64_t m, Workspace& workspace) const override {
+    multiply({x.x, weight_.in(), LinearInput::Form::kRmsNorm, x.weight, x.eps}, static_cast<float*>(y), m, false,
+             workspace);
+    return true;
+  }
+  bool add_silu_mul(const void* gate_up, float* y, int64_t m, Workspace& workspace) const override {
+    multiply({static_cast<const float*>(gate_up), 2 * weight_.in(), LinearInput::Form::kSiluMul}, y, m, true,
+             workspace);
+    return true;
   }
 
  private:
+  void multiply(const LinearInput& x, float* y, int64_t m, bool accumulate, Workspace& workspace) const {
+    weight_.forward(x, y, weight_.out(), m, accumulate, workspace, pool_);
+  }
+
   PackedLinear weight_;
   ThreadPool& pool_;
 };

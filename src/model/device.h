@@ -14,6 +14,11 @@
 
 namespace quire {
 
+struct NormInput {
+  const float *x, *weight;
+  float eps;
+};
+
 // y = x W^T (+ y) for W [out, in]. x [m, in] of the device's dtype.
 class LinearLayer {
  public:
@@ -22,10 +27,22 @@ class LinearLayer {
   virtual void forward(const void* x, void* y, int64_t m, Workspace& workspace) const = 0;
   // y [m, out] f32: logits, or the residual stream, to which the product is added.
   virtual void forward_f32(const void* x, float* y, int64_t m, bool accumulate, Workspace& workspace) const = 0;
+
+  // Two ops at once, to the same bits. False: this layer can't, nothing was done.
   // y [m, out / 2] = silu_mul() of forward(), of the device's dtype, for the first half of the outputs as gate and the
-  // second as up. False: this layer can't do both at once, nothing was done.
+  // second as up.
   virtual bool forward_silu_mul(const void* x, void* y, int64_t m) const {
     (void)x, (void)y, (void)m;
+    return false;
+  }
+  // forward() of the rms_norm() of x [m, in] f32.
+  virtual bool forward_normed(const NormInput& x, void* y, int64_t m, Workspace& workspace) const {
+    (void)x, (void)y, (void)m, (void)workspace;
+    return false;
+  }
+  // forward_f32(), added to y, of the silu_mul() of gate_up [m, 2 * in] of the device's dtype.
+  virtual bool add_silu_mul(const void* gate_up, float* y, int64_t m, Workspace& workspace) const {
+    (void)gate_up, (void)y, (void)m, (void)workspace;
     return false;
   }
   // Whether its products are of int8, as of quantized weights; for measurements.

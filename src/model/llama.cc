@@ -138,8 +138,10 @@ class Llama final : public Model {
     int64_t rows = tokens;
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
-      device.rms_norm(x, layer.input_norm, eps, normed, rows, hidden);
-      layer.qkv->forward(normed, qkv, rows, workspace);
+      if (!layer.qkv->forward_normed({x, layer.input_norm, eps}, qkv, rows, workspace)) {
+        device.rms_norm(x, layer.input_norm, eps, normed, rows, hidden);
+        layer.qkv->forward(normed, qkv, rows, workspace);
+      }
       device.rope_kv_write(qkv, config_.heads, input.attention.slots.data(), rows, cos, sin, config_.rope.interleaved,
                            kv[i]);
       backend.run(plan, {qkv, qkv_size(), config_.head_dim, dtype}, {kv[i]},
@@ -153,12 +155,7 @@ class Llama final : public Model {
         rows = few;
       }
       layer.o->forward_f32(attended, x, rows, true, workspace);
-      device.rms_norm(x, layer.post_attention_norm, eps, normed, rows, hidden);
-      if (!layer.gate_up->forward_silu_mul(normed, activated, rows)) {
-        layer.gate_up->forward(normed, gate_up, rows, workspace);
-        device.silu_mul(gate_up, activated, rows, config_.intermediate_size);
-      }
-      layer.down->forward_f32(activated, x, rows, true, workspace);
+      mlp(layer, x, rows, {normed, gate_up, activated}, workspace);
     }
     if (hidden_wanted == 0) {
       device.rms_norm(x, norm_, eps, normed, rows, hidden);
@@ -179,6 +176,25 @@ class Llama final : public Model {
   }
 
  private:
+  struct MlpScratch {
+    std::byte *normed, *gate_up, *activated;
+  };
+  // x += mlp(rms_norm(x)), by the fused ops that the device has.
+  void mlp(const Layer& layer, float* x, int64_t rows, const MlpScratch& s, Workspace& workspace) const {
+    const auto eps = static_cast<float>(config_.rms_norm_eps);
+    if (!layer.gate_up->forward_normed({x, layer.post_attention_norm, eps}, s.gate_up, rows, workspace)) {
+      device_->rms_norm(x, layer.post_attention_norm, eps, s.normed, rows, config_.hidden_size);
+      if (layer.gate_up->forward_silu_mul(s.normed, s.activated, rows)) {
+        layer.down->forward_f32(s.activated, x, rows, true, workspace);
+        return;
+      }
+      layer.gate_up->forward(s.normed, s.gate_up, rows, workspace);
+    }
+    if (layer.down->add_silu_mul(s.gate_up, x, rows, workspace)) return;
+    device_->silu_mul(s.gate_up, s.activated, rows, config_.intermediate_size);
+    layer.down->forward_f32(s.activated, x, rows, true, workspace);
+  }
+
   // y: the rows whose logits are wanted, then those whose hidden states are.
   void gather_wanted(const StepInput& input, const void* x, void* y, int64_t row_bytes) const {
     const auto logits = static_cast<int64_t>(input.logits_rows.size());

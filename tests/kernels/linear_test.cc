@@ -13,7 +13,9 @@
 
 #include "base/cpu_isa.h"
 #include "base/error.h"
+#include "kernels/activation/silu_mul.h"
 #include "kernels/linear/pack.h"
+#include "kernels/norm/rms_norm.h"
 #include "kernels/test_values.h"
 
 namespace quire {
@@ -115,9 +117,9 @@ void expect_close(const std::vector<float>& y, int64_t ldy, const Reference& exp
 
 std::vector<float> forward(const PackedLinear& linear, const std::vector<float>& x, int64_t ldx, int64_t m,
                            ThreadPool& pool) {
-  Workspace workspace(linear.workspace_bytes(m));
+  Workspace workspace(linear.workspace_bytes(m, pool.workers()));
   std::vector<float> y(static_cast<size_t>(m * linear.out()), -7.0f);
-  linear.forward(x.data(), ldx, y.data(), linear.out(), m, false, workspace, pool);
+  linear.forward({x.data(), ldx}, y.data(), linear.out(), m, false, workspace, pool);
   EXPECT_EQ(workspace.mark(), 0u);
   return y;
 }
@@ -321,13 +323,42 @@ TEST(Linear, AccumulatesAndKeepsToItsColumns) {
     const std::vector<float> product = forward(linear, x, ldx, m, pool);
     const std::vector<float> before = random_floats(m * ldy, 33);
     std::vector<float> y = before;
-    Workspace workspace(linear.workspace_bytes(m));
-    linear.forward(x.data(), ldx, y.data(), ldy, m, true, workspace, pool);
+    Workspace workspace(linear.workspace_bytes(m, pool.workers()));
+    linear.forward({x.data(), ldx}, y.data(), ldy, m, true, workspace, pool);
     for (int64_t i = 0; i < m; ++i) {
       for (int64_t o = 0; o < ldy; ++o) {
         const auto at = static_cast<size_t>(i * ldy + o);
         const float expected = o < out ? before[at] + product[static_cast<size_t>(i * out + o)] : before[at];
         ASSERT_EQ(y[at], expected) << name_of(format) << ", row " << i << ", column " << o;
+      }
+    }
+  }
+}
+
+// Rows made on the way are those that the ops of their own make.
+TEST(Linear, RowsMadeOnTheWayAreTheSame) {
+  ThreadPool pool(3);
+  for (const Format& format : kFormats) {
+    const int64_t in = 256, out = 19, ldx = 2 * in + 3;
+    const Weight w(format.source, out, in, 61);
+    const PackedLinear linear = PackedLinear::pack(out, in, format.source, w.rows(), format.compute, pool);
+    const std::vector<float> weight = random_floats(in, 62);
+    for (const int64_t m : {1, 9, 40}) {
+      const std::vector<float> x = random_floats(m * ldx, 63);
+      std::vector<float> normed(static_cast<size_t>(m * in)), activated(normed.size());
+      for (int64_t i = 0; i < m; ++i) {
+        rms_norm(&x[static_cast<size_t>(i * ldx)], weight.data(), 1e-5f, &normed[static_cast<size_t>(i * in)], 1, in,
+                 pool);
+        silu_mul(&x[static_cast<size_t>(i * ldx)], &activated[static_cast<size_t>(i * in)], in, 1, in, pool);
+      }
+      using Form = LinearInput::Form;
+      for (const auto& [input, rows] : std::vector<std::pair<LinearInput, std::vector<float>*>>{
+               {{x.data(), ldx, Form::kRmsNorm, weight.data(), 1e-5f}, &normed},
+               {{x.data(), ldx, Form::kSiluMul}, &activated}}) {
+        Workspace workspace(linear.workspace_bytes(m, pool.workers()));
+        std::vector<float> y(static_cast<size_t>(m * out));
+        linear.forward(input, y.data(), out, m, false, workspace, pool);
+        EXPECT_EQ(y, forward(linear, *rows, in, m, pool)) << name_of(format) << ", m " << m;
       }
     }
   }

@@ -13,6 +13,7 @@
 #include "base/cpu_isa.h"
 #include "base/error.h"
 #include "kernels/linear/pack.h"
+#include "kernels/simd/vector_kernels.h"
 
 namespace quire {
 namespace {
@@ -68,6 +69,35 @@ constexpr int64_t kBlockBytes = 256 << 10;                 // of x that a core's
 constexpr int64_t kItemsPerWorker = 8;
 constexpr int64_t kShareRows = 32;  // below, a panel's codes would be unpacked twice for too few rows
 
+// Row i of the input, made in `scratch` [in] unless it is there already.
+const float* row_of(const LinearInput& input, int64_t i, int64_t in, const VectorKernels& kernels, float* scratch) {
+  const float* row = input.x + i * input.ldx;
+  switch (input.form) {
+    case LinearInput::Form::kRows:
+      return row;
+    case LinearInput::Form::kRmsNorm:
+      kernels.rms_norm(row, input.norm_weight, input.norm_eps, scratch, in);
+      return scratch;
+    case LinearInput::Form::kSiluMul:
+      kernels.silu_mul(row, row + in, scratch, in);
+      return scratch;
+  }
+  return row;
+}
+
+// Passes over a row until it is packed.
+int64_t passes_of(LinearInput::Form form) {
+  switch (form) {
+    case LinearInput::Form::kRows:
+      return 2;
+    case LinearInput::Form::kRmsNorm:
+      return 3;
+    case LinearInput::Form::kSiluMul:
+      return 4;
+  }
+  return 2;
+}
+
 constexpr int64_t panel_count(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 
 }  // namespace
@@ -82,6 +112,9 @@ struct PackedLinear::Impl {
   size_t float_bytes(int64_t m) const {
     return static_cast<size_t>(m * in) * sizeof(float) + (kernels == &linear_kernels_amx() ? kTileSlack : 0);
   }
+
+  // Of one worker's scratch, whole cache lines.
+  int64_t scratch_floats() const { return (in + 15) / 16 * 16; }
 
   PackedRows take_rows(int64_t m, Workspace& workspace) const {
     PackedRows rows{};
@@ -192,13 +225,14 @@ int64_t PackedLinear::in() const { return impl_->in; }
 size_t PackedLinear::bytes() const { return impl_ ? impl_->pages->bytes() : 0; }
 LinearCompute PackedLinear::compute() const { return impl_->compute; }
 
-size_t PackedLinear::workspace_bytes(int64_t m) const {
-  if (impl_->compute != LinearCompute::kInt8) return impl_->float_bytes(m) + kAlignmentSlack;
+size_t PackedLinear::workspace_bytes(int64_t m, int workers) const {
+  const size_t scratch = static_cast<size_t>(workers * impl_->scratch_floats()) * sizeof(float) + kAlignmentSlack;
+  if (impl_->compute != LinearCompute::kInt8) return impl_->float_bytes(m) + kAlignmentSlack + scratch;
   const int64_t groups = impl_->in / kGroup;
-  return static_cast<size_t>(m * (impl_->in + groups * kGroupSideBytes)) + 4 * kAlignmentSlack;
+  return static_cast<size_t>(m * (impl_->in + groups * kGroupSideBytes)) + 4 * kAlignmentSlack + scratch;
 }
 
-void PackedLinear::forward(const float* x, int64_t ldx, float* y, int64_t ldy, int64_t m, bool accumulate,
+void PackedLinear::forward(const LinearInput& x, float* y, int64_t ldy, int64_t m, bool accumulate,
                            Workspace& workspace, ThreadPool& pool) const {
   if (m < 1) return;
   const Impl& impl = *impl_;
@@ -207,10 +241,15 @@ void PackedLinear::forward(const float* x, int64_t ldx, float* y, int64_t ldy, i
   const RowTiles tiles(m, codes ? impl.kernels->code_tile : impl.kernels->float_tile);
   const PackedRows packed = impl.take_rows(m, workspace);
   const auto pack_row = codes ? impl.kernels->pack_codes : impl.kernels->pack_floats;
-  pool.parallel_for_if_large(m, 2 * m * impl.in, [&](int64_t begin, int64_t end, int) {
+  const VectorKernels& makers = vector_kernels();
+  float* scratch = x.form == LinearInput::Form::kRows
+                       ? nullptr
+                       : workspace.take<float>(static_cast<size_t>(pool.workers() * impl.scratch_floats()));
+  pool.parallel_for_if_large(m, passes_of(x.form) * m * impl.in, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t tile = tiles.tile_of(row), first = tiles.begin(tile);
-      pack_row(x + row * ldx, impl.in, first, tiles.begin(tile + 1) - first, row - first, packed);
+      const float* values = row_of(x, row, impl.in, makers, scratch + worker * impl.scratch_floats());
+      pack_row(values, impl.in, first, tiles.begin(tile + 1) - first, row - first, packed);
     }
   });
   // Blocks of tiles whose x stays in a core's cache while the panels pass; more of them where the panels alone can't

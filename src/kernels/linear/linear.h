@@ -24,6 +24,21 @@ namespace quire {
 
 enum class LinearCompute : uint8_t { kF32, kBF16, kInt8 };
 
+// The rows of x of a product [m, in]: as they are in memory, or made of others while they are packed for it, which
+// saves a pass over memory.
+struct LinearInput {
+  enum class Form : uint8_t {
+    kRows,     // x [m, in], ldx floats apart
+    kRmsNorm,  // rms_norm() of those rows
+    kSiluMul,  // silu_mul() of rows of gate and up [2 * in], ldx apart
+  };
+  const float* x = nullptr;
+  int64_t ldx = 0;
+  Form form = Form::kRows;
+  const float* norm_weight = nullptr;  // [in], of kRmsNorm
+  float norm_eps = 0;
+};
+
 // Which arithmetic a weight of this file type gets: float32 = everything dequantized to f32.
 // kInt8 for block-quantized sources unless f32 or bf16 is forced.
 class PackedLinear {
@@ -52,10 +67,10 @@ class PackedLinear {
   size_t bytes() const;  // resident bytes of the packed weight
   LinearCompute compute() const;
 
-  // Scratch that forward() takes from the workspace for m rows.
-  size_t workspace_bytes(int64_t m) const;
-  // y[i*ldy + o] = (accumulate ? y : 0) + sum_k x[i*ldx + k] W[o, k].
-  void forward(const float* x, int64_t ldx, float* y, int64_t ldy, int64_t m, bool accumulate, Workspace& workspace,
+  // Scratch that forward() takes from the workspace for m rows, which so many workers make.
+  size_t workspace_bytes(int64_t m, int workers) const;
+  // y[i*ldy + o] = (accumulate ? y : 0) + sum_k x[i, k] W[o, k]. y may not be the memory of x.
+  void forward(const LinearInput& x, float* y, int64_t ldy, int64_t m, bool accumulate, Workspace& workspace,
                ThreadPool& pool) const;
   // One row of W back as floats (the embedding of a tied head): dst [in].
   void dequantize_row(int64_t row, float* dst) const;
