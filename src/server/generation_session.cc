@@ -14,19 +14,27 @@ void GenerationSession::start(const std::shared_ptr<HttpExchange>& exchange, std
   const auto session =
       std::make_shared<GenerationSession>(exchange, std::move(format), std::move(headers), std::move(while_running));
   session->submit_all(std::move(prompts), submit);
-  if (session->format_->context().fields.stream) {
+  try {
+    session->begin();
+  } catch (const std::bad_alloc&) {  // part of the answer may be on its way
+    session->give_up(ErrorKind::kUnavailable, "out of memory for this request");
+  }
+}
+
+void GenerationSession::begin() {
+  if (format_->context().fields.stream) {
     HttpResponse head;
     head.content_type = "text/event-stream; charset=utf-8";
-    head.headers = session->headers_;
+    head.headers = headers_;
     head.headers.emplace_back("cache-control", "no-cache");
     head.headers.emplace_back("x-accel-buffering", "no");
-    exchange->begin_stream(std::move(head));
-    session->format_->begin(session->out_, session->prompts_);
-    session->flush();
+    exchange_->begin_stream(std::move(head));
+    format_->begin(out_, prompts_);
+    flush();
   }
   // The connection holds the session by this callback until the answer ends; the engine's listener does not hold it.
-  exchange->on_disconnect([session] { session->cancel(); });
-  exchange->post([weak = std::weak_ptr(session)] {  // after the head of a stream
+  exchange_->on_disconnect([session = shared_from_this()] { session->cancel(); });
+  exchange_->post([weak = weak_from_this()] {  // after the head of a stream
     if (const auto alive = weak.lock()) alive->listen();
   });
 }

@@ -30,6 +30,7 @@ class GenerationSession : public std::enable_shared_from_this<GenerationSession>
 
  private:
   void submit_all(std::vector<Prompt> prompts, const Submit& submit);
+  void begin();
   void listen();
   void cancel();
   void pump();

@@ -218,7 +218,6 @@ void HttpConnection::start_read() {
   const auto most =
       static_cast<size_t>(std::max<int64_t>(state_->config.h11_max_incomplete_event_size, 1024)) + kIdleRead;
   if (reading_ || input_end_ || broken_ || input_.size() >= most) return;
-  reading_ = true;
   const size_t bytes = body_in_progress_ ? kBodyRead : kIdleRead;
   char* const room = input_.prepare(bytes);
   stream_.read_some(asio::buffer(room, bytes), [self = shared_from_this()](error_code error, size_t count) {
@@ -230,6 +229,7 @@ void HttpConnection::start_read() {
       self->notify();
     });
   });
+  reading_ = true;
 }
 
 void HttpConnection::on_input_end(bool broken) {
@@ -249,7 +249,6 @@ void HttpConnection::start_write() {
     if (out_.capacity() > kBodyRead) out_ = std::string();
     last_progress_ = Clock::now();
   }
-  write_in_flight_ = true;
   stream_.write_some(asio::buffer(writing_.data() + written_, writing_.size() - written_),
                      [self = shared_from_this()](error_code error, size_t count) {
                        self->write_in_flight_ = false;
@@ -265,6 +264,7 @@ void HttpConnection::start_write() {
                        });
                        if (self->broken_ || !self->write_in_flight_) self->notify();
                      });
+  write_in_flight_ = true;  // not before: without memory to begin it no write is under way
 }
 
 void HttpConnection::fire_disconnect() {

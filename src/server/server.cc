@@ -23,6 +23,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory_reserve.h"
 #include "engine/engine.h"
 #include "server/api.h"
 #include "server/app.h"
@@ -150,12 +151,16 @@ int run_server(const EngineConfig& engine_config, ServerConfig config, const Eng
   check_config(config);
   fit_connections_to_descriptors(config);
   StopSignals signals;  // before any thread is made
+  constexpr size_t kReserve = 1 << 20;
+  MemoryReserve reserve(kReserve);
   std::unique_ptr<Router> router;
   std::unique_ptr<HttpServer> http;
   try {
     // Bound before the model is loaded: a port in use is known at once.
-    http = std::make_unique<HttpServer>(
-        config, [&router](std::shared_ptr<HttpExchange> exchange) { (*router)(std::move(exchange)); });
+    http = std::make_unique<HttpServer>(config, [&router, &reserve](std::shared_ptr<HttpExchange> exchange) {
+      reserve.refill();
+      (*router)(std::move(exchange));
+    });
   } catch (const Error& error) {
     log_error(error.what());
     return 1;

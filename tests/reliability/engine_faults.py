@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import pathlib
+import resource
 import struct
 import tempfile
 import time
@@ -125,4 +126,31 @@ async def allocation_failures(context):
         await quiet.check()
 
 
-SCENARIOS = [step_failures, stuck_step, allocation_failures]
+async def memory_shortage(context):
+    """Address space that ends a little above what the server has, and bodies that need more than that."""
+    rounds, at_once, room_mib, body_mib = context.size(10, 3), 8, 48, 12
+    with context.server() as server:
+        text = greedy("some words of a prompt", 6)
+        expected = await complete(server, text)
+        quiet = Quiet(context, server, 2000)  # freed bodies leave holes in the heap
+        pages = int(pathlib.Path(f"/proc/{server.process.pid}/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + (room_mib << 20)
+        resource.prlimit(server.process.pid, resource.RLIMIT_AS, (limit, limit))
+        outcomes, wrong = {}, 0
+        for _ in range(rounds):
+            async def one(i):
+                body = {"prompt": "words and more words " * (body_mib * 50_000 + i)}
+                with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                    return str((await call(server, "/tokenize" if i % 2 else "/v1/completions", body))[0])
+                return "closed"
+
+            for outcome in await asyncio.gather(*(one(i) for i in range(at_once))):
+                outcomes[outcome] = outcomes.get(outcome, 0) + 1
+            wrong += await complete(server, text) != expected
+        context.report.check(f"bodies of {body_mib} MiB, {at_once} at once, {room_mib} MiB left", ", ".join(f"{o}: {n}" for o, n in sorted(outcomes.items())),
+                             "200, 400, 503 or closed, some not 200", server.alive() and set(outcomes) <= {"200", "400", "503", "closed"} and set(outcomes) != {"200"})
+        context.report.equal("small requests afterwards that got another answer", wrong, 0)
+        await quiet.check()
+
+
+SCENARIOS = [step_failures, stuck_step, allocation_failures, memory_shortage]

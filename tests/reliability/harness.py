@@ -111,7 +111,7 @@ class Server:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if self.get("/health", timeout=5)[0] == 200:
                     return time.monotonic() - self.started
-            time.sleep(0.005)
+            time.sleep(0.0005)
         raise AssertionError(f"server is not ready: {self.log_text()[-2000:]}")
 
     def __enter__(self):
