@@ -135,8 +135,10 @@ def breaks() -> str:
 
     def of(code: int) -> int:
         character = chr(code)
+        # regex may know a newer version, the library does not; of unassigned characters some control and are pictographs.
+        known = ucd.category(character) != "Cn"
         for value, pattern in enumerate(patterns, 1):
-            if pattern.match(character):
+            if pattern.match(character) and (known or BREAKS[value - 1] == "Control"):
                 return value
         return PICTOGRAPHIC if pictographic.match(character) else 0
 

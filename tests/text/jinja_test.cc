@@ -86,8 +86,12 @@ TEST(Jinja, ErrorsNameLineAndReason) {
   EXPECT_EQ(error_of("{{ 1 | frob }}"), "chat template, line 1: No filter named 'frob'.");
   EXPECT_EQ(error_of("{{ [1] | random }}"),
             "chat template, line 1: the filter 'random' is not offered to chat templates");
-  EXPECT_EQ(error_of("\n{% include 'x' %}"),
-            "chat template, line 2: the tag 'include' is not supported in chat templates");
+  EXPECT_EQ(error_of("\n{% import 'x' as x %}"),
+            "chat template, line 2: the tag 'import' is not supported in chat templates");
+  EXPECT_EQ(error_of("\n{% include 'x' ignore missing with context %}"),
+            "chat template, line 2: other templates can't be included");
+  EXPECT_EQ(error_of("{% if false %}{% include x %}{% endif %}"), "[]");
+  EXPECT_NE(error_of("{% if false %}{% include 'x' ignore %}{% endif %}").find("missing"), std::string::npos);
   EXPECT_EQ(error_of("{% for x in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}"),
             "chat template, line 1: 'break' outside of a loop");
   EXPECT_EQ(error_of("{% macro m() %}\n{{ 1 }}{% endmacro %}\n{{ m() + 1 }}"),

@@ -138,6 +138,7 @@ TEST(Unicode, GraphemeClusters) {
   using Clusters = std::vector<std::string>;
   EXPECT_EQ(clusters("ab\r\n\n"), (Clusters{"a", "b", "\r\n", "\n"}));
   EXPECT_EQ(clusters("e\u0301\u0323x"), (Clusters{"e\u0301\u0323", "x"}));
+  EXPECT_EQ(clusters("e\u05C7\u05C8"), (Clusters{"e\u05C7", "\u05C8"}));  // unassigned in Unicode 16
   EXPECT_EQ(clusters("\u1100\u1161\u11A8\uAC00\u11A8"), (Clusters{"\u1100\u1161\u11A8", "\uAC00\u11A8"}));
   EXPECT_EQ(clusters("\U0001F469\U0001F3FF\u200D\U0001F680a\u200D"),
             (Clusters{"\U0001F469\U0001F3FF\u200D\U0001F680", "a\u200D"}));

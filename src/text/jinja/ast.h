@@ -154,6 +154,7 @@ enum class StatementKind : uint8_t {
   kScope,
   kBreak,
   kContinue,
+  kInclude,
 };
 
 struct Statement {
@@ -232,6 +233,11 @@ struct ScopeBlock : Statement {
   ScopeBlock() : Statement(StatementKind::kScope) {}
   Body body;
   bool sees_locals = true;  // else only what is set at the template's top level
+};
+// An error where it is reached: there is nothing to load other templates from.
+struct Include : Statement {
+  Include() : Statement(StatementKind::kInclude) {}
+  ExpressionPtr name;
 };
 struct LoopControl : Statement {
   explicit LoopControl(StatementKind kind) : Statement(kind) {}

@@ -113,6 +113,7 @@ class Finder {
       case StatementKind::kPrint:
       case StatementKind::kBreak:
       case StatementKind::kContinue:
+      case StatementKind::kInclude:
         return;
     }
   }

@@ -161,6 +161,9 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
       return Flow::kBreak;
     case StatementKind::kContinue:
       return Flow::kContinue;
+    case StatementKind::kInclude:
+      evaluate(*static_cast<const Include&>(statement).name);
+      fail("other templates can't be included");
   }
   return Flow::kNormal;
 }

@@ -122,7 +122,9 @@ class Parser : public ExpressionParser {
     } else if (tag == "break" || tag == "continue") {
       if (loop_depth_ == 0) fail(fmt::format("'{}' outside of a loop", tag));
       add(body, std::make_unique<LoopControl>(tag == "break" ? StatementKind::kBreak : StatementKind::kContinue), line);
-    } else if (tag == "include" || tag == "import" || tag == "from" || tag == "extends" || tag == "autoescape") {
+    } else if (tag == "include") {
+      add(body, parse_include(), line);
+    } else if (tag == "import" || tag == "from" || tag == "extends" || tag == "autoescape") {
       throw SyntaxError{line, fmt::format("the tag '{}' is not supported in chat templates", tag)};
     } else {
       std::string reason = fmt::format("Encountered unknown tag '{}'.", tag);
@@ -258,6 +260,14 @@ class Parser : public ExpressionParser {
     node->body = parse_block_and_end("endblock");
     loop_depth_ = loops_around;
     skip_if_name(name);
+    return node;
+  }
+
+  std::unique_ptr<Statement> parse_include() {
+    auto node = std::make_unique<Include>();
+    node->name = parse_expression();
+    if (skip_if_name("ignore")) expect_name("missing");
+    if (skip_if_name("with") || skip_if_name("without")) expect_name("context");
     return node;
   }
 
