@@ -162,7 +162,7 @@ TEST(Breakdown, WorkOfAnEngineIsCountedAndItsTokensStayTheSame) {
   EXPECT_EQ(attention.operations, kLayers * (rows * (rows + 1) / 2) * 2 * 4 * (16 + 16));
   EXPECT_EQ(attention.bytes, kLayers * rows * 2 * kKv * 4);
   EXPECT_EQ(op_of(breakdown.decode, "attention").totals.bytes, kLayers * (11 + 12 + 13 + 14 + 15) * 2 * kKv * 4);
-  for (const char* name : {"norm", "rope, KV write", "o", "gate_up", "activation", "embedding", "sampling", "plan"}) {
+  for (const char* name : {"norm", "rope, KV write", "o", "gate_up", "down", "embedding", "sampling", "plan"}) {
     EXPECT_GT(op_of(breakdown.decode, name).totals.seconds, 0) << name;
   }
 }
