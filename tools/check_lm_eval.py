@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The answers that lm_eval logged beside those of transformers in fp32, for the same prompts and limits.
 
-Usage: check_lm_eval.py HF_FOLDER SAMPLES.jsonl... [--max-tokens 256] [--batch 10] [--tie 1e-4]
+Usage: check_lm_eval.py HF_FOLDER SAMPLES.jsonl... [--max-tokens 256] [--tie 1e-4]
 HF_FOLDER: the model as gguf_to_hf.py writes it. SAMPLES: files of --log_samples, of one or more runs of the same task
 (of both layouts, say). Needs torch and transformers. Ends with 1 if any answer differs where there is no tie: a place
 where transformers' two largest logits lie less than --tie apart.
@@ -32,28 +32,50 @@ def cut(text: str, stops: list[str]) -> str:
 
 class Reference:
     def __init__(self, folder: str) -> None:
-        self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, padding_side="left")
-        if self.tokenizer.pad_token is None:
-            self.tokenizer.pad_token = self.tokenizer.eos_token
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         self.model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self.cache = transformers.DynamicCache()
+        self.last: list[int] = []
 
     def prompt(self, messages: list[dict[str, str]]) -> str:
         return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
     @torch.inference_mode()
-    def answers(self, prompts: list[str], max_tokens: int) -> list[list[int]]:
-        batch = self.tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=False)
-        config = transformers.GenerationConfig(
-            do_sample=False, max_new_tokens=max_tokens, eos_token_id=self.tokenizer.eos_token_id, pad_token_id=self.tokenizer.pad_token_id
-        )
-        out = self.model.generate(**batch, generation_config=config)[:, batch["input_ids"].shape[1] :]
-        return [row.tolist() for row in out]
+    def answer(self, prompt: str, draft: str, max_tokens: int) -> list[int]:
+        """The greedy tokens after the prompt, to the end of sequence, which is left out. Those of the draft are asked about in one pass,
+        as in speculative decoding; from the first one that the model would not choose on it is one token after the other. What a prompt
+        shares with the one before is not computed again."""
+        ids = self.ids(prompt)
+        self.keep(min(self.shared_with_last(ids), len(ids) - 1))
+        self.last = ids
+        guess = self.ids(draft)[:max_tokens]
+        logits = self.run(ids[self.cache.get_seq_length() :] + guess)[-len(guess) - 1 :]
+        chosen = logits.argmax(-1).tolist()
+        good = next((i for i, (a, b) in enumerate(zip(chosen, guess)) if a != b), len(guess))
+        out = chosen[: good + 1]
+        self.keep(len(ids) + good)
+        while out[-1] != self.tokenizer.eos_token_id and len(out) < max_tokens:
+            out.append(int(self.run([out[-1]])[-1].argmax()))
+        self.keep(len(ids))
+        return out[:max_tokens] if out[-1] != self.tokenizer.eos_token_id else out[:-1]
+
+    def keep(self, tokens: int) -> None:
+        if (surplus := self.cache.get_seq_length() - tokens) > 0:
+            self.cache.crop(-surplus)
+
+    def ids(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def shared_with_last(self, ids: list[int]) -> int:
+        return next((i for i, (a, b) in enumerate(zip(ids, self.last)) if a != b), min(len(ids), len(self.last)))
+
+    def run(self, ids: list[int]) -> torch.Tensor:
+        return self.model(torch.tensor([ids]), past_key_values=self.cache, use_cache=True).logits[0]
 
     @torch.inference_mode()
     def gap(self, prompt: str, ids: list[int]) -> float:
         """How far the two largest logits after the prompt and these tokens lie apart."""
-        before = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
-        top = self.model(torch.tensor([before + ids])).logits[0, -1].topk(2).values
+        top = self.model(torch.tensor([self.ids(prompt) + ids])).logits[0, -1].topk(2).values
         return float(top[0] - top[1])
 
 
@@ -70,7 +92,6 @@ def main() -> int:
     parser.add_argument("model")
     parser.add_argument("samples", nargs="+")
     parser.add_argument("--max-tokens", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=10)
     parser.add_argument("--tie", type=float, default=1e-4)
     args = parser.parse_args()
     runs = [read_samples(path) for path in args.samples]
@@ -79,19 +100,18 @@ def main() -> int:
     reference = Reference(args.model)
     order = sorted(runs[0])
     equal, tied, different = 0, [], []
-    for begin in range(0, len(order), args.batch):
-        some = order[begin : begin + args.batch]
-        prompts = [reference.prompt(runs[0][i]["messages"]) for i in some]
-        for i, prompt, ids in zip(some, prompts, reference.answers(prompts, args.max_tokens)):
-            text = cut(reference.tokenizer.decode(ids, skip_special_tokens=True), runs[0][i]["stop"])
-            for path, run in zip(args.samples, runs):
-                if run[i]["text"] == text:
-                    equal += 1
-                    continue
-                at = first_difference(reference, ids, run[i]["text"])
-                gap = reference.gap(prompt, ids[:at])
-                (tied if gap < args.tie else different).append((path, i, at, gap))
-        print(f"{begin + len(some)} of {len(order)} samples: {equal} texts equal, {len(tied)} tied, {len(different)} different", file=sys.stderr, flush=True)
+    for count, i in enumerate(order, 1):
+        prompt = reference.prompt(runs[0][i]["messages"])
+        ids = reference.answer(prompt, runs[0][i]["text"], args.max_tokens)
+        text = cut(reference.tokenizer.decode(ids, skip_special_tokens=True), runs[0][i]["stop"])
+        for path, run in zip(args.samples, runs):
+            if run[i]["text"] == text:
+                equal += 1
+                continue
+            at = first_difference(reference, ids, run[i]["text"])
+            gap = reference.gap(prompt, ids[:at])
+            (tied if gap < args.tie else different).append((path, i, at, gap))
+        print(f"{count} of {len(order)} samples: {equal} texts equal, {len(tied)} tied, {len(different)} different", file=sys.stderr, flush=True)
     for kind, found in (("tie", tied), ("different", different)):
         for path, i, at, gap in found:
             print(f"{kind}: {path}, sample {i}, token {at}: the largest logits are {gap:.2g} apart")
