@@ -3,6 +3,8 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/quire
+# What was compiled in one clone serves another: paths below the root are relative to ccache.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 model=$cache/SmolLM2-135M-Instruct.Q4_1.gguf
 model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
