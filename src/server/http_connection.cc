@@ -81,19 +81,23 @@ class HttpConnection::Exchange : public HttpExchange {
         connection_(std::move(connection)),
         request_(std::move(request)),
         serial_(connection_->serial_) {
-    give_up_ = std::make_shared<WakeList::Entry>([connection = connection_, serial = serial_] {
-      if (connection->serial_ != serial || connection->answer_done_ || connection->disconnect_fired_) return;
-      connection->or_abort([&] {
-        if (connection->answer_begun_) throw std::runtime_error("an answer was dropped");
-        connection->answer(error_response(500, "InternalServerError", "the request was dropped"));
+    give_up_ = std::make_shared<WakeList::Entry>([held = connection_, serial = serial_]() mutable {
+      const auto last = std::move(held);  // called once; what may be the last one goes on this thread
+      if (last->serial_ != serial || last->answer_done_ || last->disconnect_fired_) return;
+      last->or_abort([&] {
+        if (last->answer_begun_) throw std::runtime_error("an answer was dropped");
+        last->answer(error_response(500, "InternalServerError", "the request was dropped"));
       });
     });
   }
 
-  // Dropped without an answer: the client gets 500 and not a hang.
+  // Dropped without an answer: the client gets 500 and not a hang. Any thread may drop it, but a connection must end on
+  // its own: this reference goes before give_up_, which has another one, can be called.
   ~Exchange() override {
+    const auto executor = connection_->stream_.get_executor();
+    connection_.reset();
     try {  // after what it has posted before
-      asio::post(connection_->stream_.get_executor(), [entry = give_up_] { entry->work(); });
+      asio::post(executor, [entry = give_up_] { entry->work(); });
     } catch (const std::exception&) {
       wakes_->wake(give_up_);
     }

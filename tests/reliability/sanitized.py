@@ -72,7 +72,7 @@ def main():
             reports = len(re.findall(r"(WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:)", log))
             print(f"{args.clients} clients, {args.seconds:g} s: {counts[True]} good answers, {counts[False]} others, exit code {code}, {reports} reports")
             if reports:
-                print(log[:6000])
+                print(log[:20000])
             return 1 if reports or counts[False] or code != 0 else 0
 
     return asyncio.run(load())
