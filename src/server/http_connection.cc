@@ -82,7 +82,7 @@ class HttpConnection::Exchange : public HttpExchange {
         request_(std::move(request)),
         serial_(connection_->serial_) {
     give_up_ = std::make_shared<WakeList::Entry>([held = connection_, serial = serial_]() mutable {
-      const auto last = std::move(held);  // called once; what may be the last one goes on this thread
+      const auto last = std::move(held);  // called once: a reference that may be the last ends on this thread
       if (last->serial_ != serial || last->answer_done_ || last->disconnect_fired_) return;
       last->or_abort([&] {
         if (last->answer_begun_) throw std::runtime_error("an answer was dropped");
